@@ -1,0 +1,100 @@
+/* A converger in a private directory with a stub runtime and a stub netd beside it, all on one loop; and words to
+ * write specs and expectations in. Every wait has an end: what does not happen in WORLD_PATIENCE fails the test. */
+#pragma once
+
+#include "svc-converger/converger.h"
+#include "svc-converger/test/stub_netd.h"
+#include "svc-converger/test/stub_runtime.h"
+
+#include "bc/v1/status.pb-c.h"
+
+enum { WORLD_PATIENCE_SEC = 60, WORLD_INSTANCES_MAX = 16 };
+
+struct world {
+	struct loop *loop;
+	char dir[64];
+	char run_dir[96], data_dir[96], proc_dir[96], boot_id_path[128];
+	struct converger *converger; /* NULL while it is away */
+	struct rpc_server *server;   /* NULL unless world_serve() */
+	struct edge *edge;
+	struct rpc_channel *channel;  /* to it */
+	struct stub_runtime *runtime; /* "stub" */
+	struct stub_netd *netd;
+	uint64_t hold_mib;                       /* kept back by the specs sent from now on */
+	const char *proc;                        /* weak; NULL: "/proc" */
+	unsigned n_parallel;                     /* 0: as it is by default */
+	uint64_t resync_usec, call_timeout_usec; /* 0: 200 ms, 500 ms */
+	const struct transfer_config *transfer;  /* weak; NULL: as it is by default */
+	uint64_t revision;                       /* of the last spec sent */
+	/* the answer to the last apply */
+	bool is_answered;
+	int answer;
+	char message[4096];
+	size_t n_planned;
+};
+
+int world_setup(void **state);
+int world_teardown(void **state);
+/* The converger alone dies and comes back. It is stopped in order: nothing of what it has in memory is kept. */
+void world_restart(struct world *world);
+void world_start(struct world *world);
+void world_stop(struct world *world);
+
+/* bc.v1.Converger on a socket, and a channel to it. Undone by world_stop(). */
+void world_serve(struct world *world);
+
+/* An instance as tests need it. */
+struct wish {
+	const char *id;
+	const char *allocation;                   /* NULL: "a1" */
+	const char *runtime;                      /* NULL: "stub" */
+	Bc__V1__InstanceSpec__DesiredState state; /* 0: RUNNING */
+	unsigned n_bridge_nics;
+	Bc__V1__Nic__Policy policy;
+	bool is_job;
+	const char *volume; /* NULL: none */
+	bool volume_read_only;
+	uint64_t memory_mib; /* 0: 64 */
+	const char *user_data_ref;
+	const char *kernel;                   /* NULL: "/boot/k" */
+	uint64_t balloon_min_mib;             /* 0: no balloon */
+	const char *image_digest, *image_url; /* NULL: boots the kernel */
+	/* NULL: not restored; with memory otherwise, and another identity when there is a ref for it */
+	const char *restore_digest, *restore_url, *rebind_ref;
+	bool has_user_nic;  /* one behind the others */
+	uint32_t host_port; /* published, of the guest's 22; 0: none */
+};
+/* Applies a spec of these wishes, ended by one without an id, and waits for the answer. */
+int world_apply(struct world *world, const struct wish *wishes);
+/* Without an instances section. */
+int world_apply_no_opinion(struct world *world);
+/* The host has so much memory from now on, of which 1 GiB is never given to instances; 0: it cannot be read. The first
+ * time the converger is restarted. */
+void world_has_memory(struct world *world, unsigned mib);
+bool world_domain_is(struct world *world, const char *id, Bc__V1__Domain__State state);
+bool world_said(struct world *world, const char *reason); /* an event */
+/* A volume every later spec names; id "" for none. */
+void world_volume(struct world *world, const char *id, uint64_t mib);
+
+#define WORLD_WAIT(world, condition)                                                                         \
+	do {                                                                                                 \
+		struct world_wait wait_ = { 0 };                                                             \
+		while (!(condition))                                                                         \
+			world_tick((world), &wait_, #condition, __FILE__, __LINE__);                         \
+	} while (0)
+/* Words of every test: the spec is accepted; the instance comes to that status; names without their prefix. */
+#define APPLY(world, ...) assert_int_equal(world_apply((world), (struct wish[]){ __VA_ARGS__, { 0 } }), 0)
+#define WAIT_STATUS(world, id, status) WORLD_WAIT((world), world_is((world), (id), (status)))
+#define STATE(name) BC__V1__INSTANCE_SPEC__DESIRED_STATE__##name
+#define DOMAIN(name) BC__V1__DOMAIN__STATE__##name
+struct world_wait {
+	uint64_t begun_usec;
+};
+void world_tick(struct world *world, struct world_wait *wait, const char *what, const char *file, int line);
+/* Lets everything that can happen happen: until nothing is in flight and nothing is queued for a while. */
+void world_settle(struct world *world);
+
+/* "RUNNING" or "PENDING/FetchingImage"; "none" for an id nobody knows. Valid until the next call. */
+const char *world_status(struct world *world, const char *id);
+const char *world_words(struct world *world, const char *id);
+bool world_is(struct world *world, const char *id, const char *status);

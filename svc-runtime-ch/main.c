@@ -1,0 +1,28 @@
+#include "lib/service/service.h"
+#include "svc-runtime-ch/edge.h"
+
+static int ch_start(struct service *service, void *userdata, struct err *err)
+{
+	Bc__V1__Runtime_Service *edge = userdata;
+	int r;
+
+	ch_edge_init(edge);
+	r = rpc_server_add(service_server(service), &edge->base);
+	return r < 0 ? err_set(err, r, "cannot serve %s", edge->base.descriptor->name) : 0;
+}
+
+static bool ch_stop(struct service *service, void *userdata)
+{
+	(void)service;
+	(void)userdata;
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	Bc__V1__Runtime_Service edge;
+
+	return service_main(argc, argv,
+	        &(struct service_options){
+	                .name = "runtime-ch", .start = ch_start, .stop = ch_stop, .userdata = &edge });
+}
