@@ -61,7 +61,7 @@ static void on_call_end(struct rpc_call *call, void *userdata)
 	(void)call;
 	s->call = NULL;
 	if (s->slow)
-		slow_cancel(s->slow);
+		snapshot_abandon(s->slow);
 	release(s);
 }
 

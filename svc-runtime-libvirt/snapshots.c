@@ -23,7 +23,7 @@ struct snapshot {
 	struct snapshot_handlers handlers;
 	void *userdata;
 	char *path; /* owned */
-	bool with_memory;
+	bool with_memory, abandoned;
 	struct told *told; /* a reference */
 	struct snapshot_take take;
 };
@@ -81,12 +81,6 @@ static void snapshot_work(struct op *op)
 		op->r = err_set(&op->err, -ECANCELED, "nobody waits for the snapshot any more");
 	else
 		op->r = domain_op_snapshot(op->conn, op->id, &files, &snapshot->take, &op->err);
-	/* too late to be broken off, but nobody will hear of it: who asks again wants the path to be free */
-	if (op->r == 0 && slow_is_cancelled(&snapshot->slow)) {
-		(void)unlink(snapshot->path);
-		op->r = err_set(
-		        &op->err, -ECANCELED, "the snapshot was taken when nobody waited for it any more");
-	}
 }
 
 static void snapshot_end(int r, const struct err *err, const struct domain_entry *entry, void *userdata)
@@ -96,8 +90,17 @@ static void snapshot_end(int r, const struct err *err, const struct domain_entry
 	(void)entry;
 	snapshot->told->snapshot = NULL;
 	told_unref(snapshot->told);
+	/* too late to be broken off: who asks again wants the path to be free */
+	if (r == 0 && snapshot->abandoned)
+		(void)unlink(snapshot->path);
 	snapshot->handlers.on_end(r, err, snapshot->take.digest, snapshot->take.bytes, snapshot->userdata);
 	free(snapshot->path);
+}
+
+void snapshot_abandon(struct slow *slow)
+{
+	CONTAINER_OF(slow, struct snapshot, slow)->abandoned = true;
+	slow_cancel(slow);
 }
 
 struct slow *snapshot_begin(struct runtime *runtime, const char *id, bool with_memory, const char *path,

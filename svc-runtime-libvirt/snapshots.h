@@ -15,3 +15,5 @@ struct snapshot_handlers {
  * NULL for want of memory: on_end is not called then. */
 struct slow *snapshot_begin(struct runtime *runtime, const char *id, bool with_memory, const char *path,
         const struct snapshot_handlers *handlers, void *userdata);
+/* Ends it soon, and no file is left by it, as nobody will hear of that. Its on_end comes. */
+void snapshot_abandon(struct slow *snapshot);

@@ -493,6 +493,11 @@ grpc_status_code stream_end(struct stream *stream)
 	return stream->status.code;
 }
 
+const struct rpc_status *stream_status(const struct stream *stream)
+{
+	return &stream->status;
+}
+
 void stream_close(struct stream *stream)
 {
 	rpc_cancel(stream->request);

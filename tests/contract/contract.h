@@ -121,6 +121,8 @@ void *stream_next(struct stream *stream);
 void stream_send(struct stream *stream, const void *message);
 /* The status it ended with; waits for the end. */
 grpc_status_code stream_end(struct stream *stream);
+/* Of one that ended; the stream's own. */
+const struct rpc_status *stream_status(const struct stream *stream);
 /* Ends it if it lives. */
 void stream_close(struct stream *stream);
 
