@@ -133,13 +133,19 @@ void netd_reap(struct netd *netd)
 
 /* --- the service --- */
 
-/* systemd keeps the tables' socket from here on: while we are down they are still owned. */
-static void rules_store(struct netd *netd)
+/* systemd keeps the tables' socket from here on: while we are down they are still owned. It has room for one, and does
+ * not look whether it has that already. */
+static void rules_store(struct netd *netd, bool stored)
 {
+	bool wanted = rules_kept(nics_rules(netd->nics)) != RULES_KEEP_NOTHING;
 	int fd = rules_fd(nics_rules(netd->nics));
 
-	if (rules_kept(nics_rules(netd->nics)) != RULES_KEEP_NOTHING && getenv("NOTIFY_SOCKET"))
+	if (!getenv("NOTIFY_SOCKET") || wanted == stored)
+		return;
+	if (wanted)
 		(void)sd_pid_notify_with_fds(0, false, "FDSTORE=1\nFDPOLL=0\nFDNAME=" RULES_FD_NAME, &fd, 1);
+	else
+		(void)sd_notify(0, "FDSTOREREMOVE=1\nFDNAME=" RULES_FD_NAME);
 }
 
 static int bridges_check(const struct conf_list *bridges, struct err *err)
@@ -164,6 +170,7 @@ static int netd_start(struct service *service, void *userdata, struct err *err)
 		.before_step = netd->before_step,
 		.userdata = netd->step_userdata,
 	};
+	bool stored = options.rules.stored_fd >= 0;
 	int r;
 
 	netd->host = service;
@@ -178,7 +185,7 @@ static int netd_start(struct service *service, void *userdata, struct err *err)
 		r = nics_open(&options, &netd->nics, err);
 	if (r < 0)
 		return r;
-	rules_store(netd);
+	rules_store(netd, stored);
 	r = guard_new(netd, &netd->guard, err);
 	if (r < 0)
 		return r;
