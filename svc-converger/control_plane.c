@@ -4,6 +4,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/quote.h"
 #include "lib/rpc/client.h"
+#include "svc-converger/reconciler.h"
 #include "svc-converger/session.h"
 #include "svc-converger/text_hash.h"
 
@@ -30,8 +31,6 @@ struct control_plane {
 	struct dial *dial;      /* owned until its stream ends; NULL between tries */
 	uint64_t dialled_usec;
 	uint64_t event_seen;
-	bool is_connected;
-	char message[512];
 	uint64_t told[TOLD_MAX]; /* hashes of what was told since it answered last */
 	size_t n_told;
 };
@@ -58,15 +57,32 @@ static bool cp_is_news(struct control_plane *cp, const char *words)
 
 static void cp_failed(struct control_plane *cp, const char *message)
 {
-	char words[sizeof(cp->message)];
+	struct dialled *dialled = &cp->c->dialled;
+	char words[sizeof(dialled->message)];
 
 	quote_text(message, words, sizeof(words));
-	if (cp_is_news(cp, words) || cp->is_connected)
+	if (cp_is_news(cp, words) || dialled->is_connected)
 		converger_event(cp->c, EVENT_WARNING, "", "ControlPlaneLost", "%s: %.200s",
 		        cp->options.endpoint, words);
-	strcpy(cp->message, words);
-	cp->is_connected = false;
+	if (strcmp(dialled->message, words) != 0) {
+		strcpy(dialled->message, words);
+		dialled->is_connected = false;
+		reconciler_drivers_changed(cp->c);
+	}
 	cp_try_later(cp);
+}
+
+static void cp_answered(struct control_plane *cp)
+{
+	struct dialled *dialled = &cp->c->dialled;
+
+	if (dialled->is_connected)
+		return;
+	dialled->is_connected = true;
+	dialled->message[0] = 0;
+	cp->n_told = 0;
+	reconciler_drivers_changed(cp->c);
+	converger_event(cp->c, EVENT_INFO, "", "ControlPlaneConnected", "%s", cp->options.endpoint);
 }
 
 /* --- the stream --- */
@@ -119,13 +135,7 @@ static void on_message(struct rpc_request *stream, const ProtobufCMessage *messa
 	(void)stream;
 	if (!dial->session)
 		return;
-	if (!dial->cp->is_connected) {
-		dial->cp->is_connected = true;
-		dial->cp->message[0] = 0;
-		dial->cp->n_told = 0;
-		converger_event(dial->cp->c, EVENT_INFO, "", "ControlPlaneConnected", "%s",
-		        dial->cp->options.endpoint);
-	}
+	cp_answered(dial->cp);
 	session_receive(dial->session, (Bc__V1__ControlMessage *)message);
 }
 
@@ -258,6 +268,7 @@ int control_plane_new(
 		return r;
 	}
 	(void)sd_event_source_set_description(cp->timer, "control-plane");
+	c->dialled.endpoint = o->endpoint;
 	*ret = cp;
 	return 0;
 }
@@ -267,6 +278,7 @@ struct control_plane *control_plane_free(struct control_plane *cp)
 	if (!cp)
 		return NULL;
 	sd_event_source_disable_unref(cp->timer);
+	cp->c->dialled = (struct dialled){ 0 };
 	if (cp->dial) {
 		cp->dial->cp = NULL;
 		cp->dial->session = session_free(cp->dial->session);
@@ -278,14 +290,4 @@ struct control_plane *control_plane_free(struct control_plane *cp)
 	free((char *)cp->options.key_path);
 	free(cp);
 	return NULL;
-}
-
-bool control_plane_is_connected(const struct control_plane *cp)
-{
-	return cp->is_connected;
-}
-
-const char *control_plane_message(const struct control_plane *cp)
-{
-	return cp->message;
 }

@@ -17,6 +17,3 @@ int control_plane_new(
         struct converger *converger, const struct control_plane_options *options, struct control_plane **ret);
 /* Ends the session. Accepts NULL. */
 struct control_plane *control_plane_free(struct control_plane *control_plane);
-
-bool control_plane_is_connected(const struct control_plane *control_plane);   /* it has answered */
-const char *control_plane_message(const struct control_plane *control_plane); /* of the last failure; "" */

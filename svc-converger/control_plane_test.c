@@ -1,5 +1,6 @@
 #include "svc-converger/control_plane.h"
 
+#include "svc-converger/node_report.h"
 #include "svc-converger/test/control_peer.h"
 #include "svc-converger/test/tls_door.h"
 #include "svc-converger/test/world.h"
@@ -129,6 +130,20 @@ static void dial(struct dialling *d)
 	assert_int_equal(control_plane_new(d->world->converger, &options, &d->cp), 0);
 }
 
+/* How it stands with the control plane, as a person is told. */
+static void says(struct dialling *d, Bc__V1__DriverStatus__Reachability reachability)
+{
+	struct driver_reports reports;
+	const Bc__V1__DriverStatus *last;
+
+	driver_reports_init(d->world->converger, &reports);
+	last = reports.pointers[reports.n - 1];
+	assert_string_equal(last->kind, "control-plane");
+	assert_string_equal(last->id, d->endpoint);
+	assert_int_equal(last->reachability, reachability);
+	assert_true((last->reachability == BC__V1__DRIVER_STATUS__REACHABILITY__ERROR) == !!*last->message);
+}
+
 static void on_drained(struct rpc_server *server, void *userdata)
 {
 	(void)server;
@@ -162,6 +177,7 @@ static void the_node_dials_and_dials_again(void **state)
 	Bc__V1__NodeSpec spec = BC__V1__NODE_SPEC__INIT;
 
 	dial(d);
+	says(d, BC__V1__DRIVER_STATUS__REACHABILITY__BUSY);
 	WORLD_WAIT(w, d->peer.is_synced);
 	assert_string_equal(d->peer.node_id, "node-1");
 	assert_int_equal(d->peer.n_hellos, 1);
@@ -171,7 +187,7 @@ static void the_node_dials_and_dials_again(void **state)
 	control_peer_send(&d->peer, &message);
 	WORLD_WAIT(w, d->peer.n_results == 1);
 	assert_true(d->peer.result_accepted);
-	assert_true(control_plane_is_connected(d->cp));
+	says(d, BC__V1__DRIVER_STATUS__REACHABILITY__READY);
 	uint64_t event_last = d->peer.event_last;
 
 	/* The line breaks; what happens meanwhile is told by the next session, the rest is not told again. */
@@ -208,18 +224,18 @@ static void nobody_there_is_tried_for_ever(void **state)
 
 	(void)snprintf(d->endpoint, sizeof(d->endpoint), "127.0.0.1:1");
 	dial(d);
-	WORLD_WAIT(d->world, *control_plane_message(d->cp));
+	WORLD_WAIT(d->world, *d->world->converger->dialled.message);
 	world_settle(d->world);
 	check_each_is_told_once(d->world);
-	assert_false(control_plane_is_connected(d->cp));
+	says(d, BC__V1__DRIVER_STATUS__REACHABILITY__ERROR);
 	assert_int_equal(d->n_sessions, 0);
 }
 
 /* Refused until the fault is mended, then let in: nothing of a session passes before. */
 static void mend(struct dialling *d, const char *what)
 {
-	WORLD_WAIT(d->world, tls_door_refused(d->door) >= 2 || *control_plane_message(d->cp));
-	if (d->n_sessions || control_plane_is_connected(d->cp))
+	WORLD_WAIT(d->world, tls_door_refused(d->door) >= 2 || *d->world->converger->dialled.message);
+	if (d->n_sessions || d->world->converger->dialled.is_connected)
 		fail_msg("%s was let in", what);
 	check_each_is_told_once(d->world);
 	tls_door_change(d->door, &d->certificate, d->authority.certificate);
@@ -269,7 +285,7 @@ static void a_node_that_is_not_trusted_is_refused(void **state)
 	dial(d);
 	WORLD_WAIT(d->world, tls_door_refused(d->door) >= 2);
 	assert_int_equal(d->n_sessions, 0);
-	assert_false(control_plane_is_connected(d->cp));
+	assert_false(d->world->converger->dialled.is_connected);
 	/* Renewed on disk: the next try has it. */
 	use_node_certificate(d, &d->node);
 	WORLD_WAIT(d->world, d->n_sessions == 1 && d->peer.is_synced);
@@ -282,7 +298,7 @@ static void a_missing_certificate_is_named(void **state)
 
 	assert_int_equal(unlink(d->key_path), 0);
 	dial(d);
-	WORLD_WAIT(d->world, strstr(control_plane_message(d->cp), "key.pem"));
+	WORLD_WAIT(d->world, strstr(d->world->converger->dialled.message, "key.pem"));
 	use_node_certificate(d, &d->node);
 	WORLD_WAIT(d->world, d->n_sessions == 1 && d->peer.is_synced);
 }

@@ -81,6 +81,13 @@ struct work_lane {
 	unsigned n_operations;
 };
 
+/* The control plane that the node dials, as status tells of it. */
+struct dialled {
+	const char *endpoint; /* weak; NULL: none */
+	bool is_connected;    /* it has answered */
+	char message[512];    /* of the last failure; "" */
+};
+
 struct converger {
 	struct loop *loop;                /* weak */
 	struct converger_options options; /* texts owned */
@@ -107,6 +114,7 @@ struct converger {
 	struct status_item drivers;  /* on the board, all of them as one */
 	struct id_map *volume_items; /* owned, as the items are */
 	struct events *events;       /* owned */
+	struct dialled dialled;      /* control_plane.c's */
 
 	/* what it works with */
 	struct store_lane *lane;               /* owned */

@@ -71,6 +71,12 @@ void driver_reports_init(const struct converger *c, struct driver_reports *ret)
 	item = reports_add(ret, "intelligence", "intelligence", intelligence_link_state(c->intelligence),
 	        intelligence_link_message(c->intelligence));
 	item->version = (char *)intelligence_link_version(c->intelligence);
+	if (c->dialled.endpoint)
+		reports_add(ret, "control-plane", c->dialled.endpoint,
+		        c->dialled.is_connected       ? LINK_READY
+		                : *c->dialled.message ? LINK_ERROR
+		                                      : LINK_TRYING,
+		        c->dialled.message);
 }
 
 /* --- volumes --- */

@@ -7,9 +7,11 @@
 #include "bc/v1/converger.pb-c.h"
 #include "bc/v1/status.pb-c.h"
 
+enum { DRIVERS_MAX = RUNTIMES_MAX + 3 }; /* netd, intelligence, a control plane */
+
 struct driver_reports {
-	Bc__V1__DriverStatus items[RUNTIMES_MAX + 2];
-	Bc__V1__DriverStatus *pointers[RUNTIMES_MAX + 2];
+	Bc__V1__DriverStatus items[DRIVERS_MAX];
+	Bc__V1__DriverStatus *pointers[DRIVERS_MAX];
 	size_t n;
 };
 /* Texts are weak: valid until control returns to the loop. */

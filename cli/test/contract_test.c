@@ -916,7 +916,12 @@ static void a_drain_and_its_end(void **state)
 static void doctor_names_what_services_lack(void **state)
 {
 	struct fixture *f = *state;
-	static const struct script SCRIPTS[] = { { .method = "bc.v1.Converger/GetNode", .replies = { NODE } },
+	static const struct script SCRIPTS[] = {
+		{ .method = "bc.v1.Converger/GetNode",
+		        .replies = { "{nodeId: n1, version: 1.2.3, drivers: [{kind: "
+		                     "control-plane, id: 'cp:7443', reachability: "
+		                     "ERROR, message: no route}, {kind: runtime, id: "
+		                     "ch, reachability: BUSY}]}" } },
 		{ .method = "bc.v1.Netd/Hello",
 		        .replies = { "{version: 1.2.3, missing: ['filter: no nftables'], allowedBridges: [br0]}" } },
 		{ .method = "bc.v1.Runtime/Describe", .replies = { "{id: fake, version: 1.2.3}" } },
@@ -925,11 +930,14 @@ static void doctor_names_what_services_lack(void **state)
 		        .code = GRPC_STATUS_UNAVAILABLE,
 		        .text = "libvirtd is gone" },
 		{ .method = "bc.v1.Intelligence/Status", .code = GRPC_STATUS_INTERNAL, .text = "broken" },
-		{ 0 } };
+		{ 0 }
+	};
 
 	stand_in_play(f->services, SCRIPTS);
 	sh(f, "bcctl doctor");
 	check_has(f, "OK    converger");
+	check_has(f, "WARN  converger     no session with the control plane at cp:7443: no route");
+	check_has(f, "WARN  converger     it cannot use ch: no answer yet");
 	check_has(f, "WARN  netd");
 	check_has(f, "missing filter: no nftables");
 	check_has(f, "mend: journalctl -u bc-netd");
