@@ -185,7 +185,10 @@ static int dial_connect(struct control_plane *cp, struct dial *dial, struct err 
 	if (r == 0)
 		r = read_pem(cp->options.key_path, &key, err);
 	if (r == 0) {
-		tls = (struct rpc_tls){ .ca_pem = ca, .cert_pem = certificate, .key_pem = key };
+		tls = (struct rpc_tls){ .ca_pem = ca,
+			.cert_pem = certificate,
+			.key_pem = key,
+			.ping_usec = cp->options.ping_usec };
 		r = rpc_channel_new_tls(cp->c->loop, cp->options.endpoint, &tls, &dial->channel, err);
 	}
 	if (key)

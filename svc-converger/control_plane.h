@@ -11,6 +11,7 @@ struct control_plane_options {
 	const char *ca_path, *certificate_path, *key_path; /* PEM */
 	uint64_t retry_min_usec, retry_max_usec;           /* 0: 1 s, 60 s */
 	uint64_t stable_usec; /* a session that lasted so long makes the next pause short again; 0: 30 s */
+	uint64_t ping_usec;   /* of silence, then it is asked whether it is there; 0: RPC_PING_MSEC */
 };
 
 int control_plane_new(

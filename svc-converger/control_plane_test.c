@@ -27,6 +27,7 @@ struct dialling {
 	struct tls_pem authority, other_authority, certificate, node;
 	char ca_path[128], certificate_path[128], key_path[128], endpoint[64];
 	struct control_plane *cp;
+	uint64_t ping_usec; /* as options */
 };
 
 static struct dialling *dialling_of(Bc__V1__ControlPlane_Service *service)
@@ -125,6 +126,7 @@ static void dial(struct dialling *d)
 		.key_path = d->key_path,
 		.retry_min_usec = 20 * 1000,
 		.retry_max_usec = 100 * 1000,
+		.ping_usec = d->ping_usec,
 	};
 
 	assert_int_equal(control_plane_new(d->world->converger, &options, &d->cp), 0);
@@ -203,6 +205,21 @@ static void the_node_dials_and_dials_again(void **state)
 	control_peer_hang_up(&d->peer);
 	WORLD_WAIT(w, d->n_sessions == 3 && d->peer.is_synced);
 	assert_string_equal(control_peer_status(&d->peer, A), "RUNNING");
+}
+
+/* Nobody says anything: it is asked again and again whether it is there, not only until gRPC has enough of it. */
+static void a_silent_one_is_asked_for_ever(void **state)
+{
+	struct dialling *d = *state;
+
+	d->ping_usec = 20 * 1000;
+	dial(d);
+	WORLD_WAIT(d->world, d->peer.is_synced);
+	world_settle(d->world);
+	unsigned n_messages = d->peer.n_messages, n_pings = tls_door_pings(d->door);
+	WORLD_WAIT(d->world, tls_door_pings(d->door) >= n_pings + 5);
+	assert_int_equal(d->peer.n_messages, n_messages);
+	assert_int_equal(d->n_sessions, 1);
 }
 
 /* However often it is tried, and in whatever order the texts come. */
@@ -312,6 +329,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(the_node_dials_and_dials_again),
+		TEST(a_silent_one_is_asked_for_ever),
 		TEST(nobody_there_is_tried_for_ever),
 		TEST(a_bad_name_is_refused),
 		TEST(an_expired_certificate_is_refused),

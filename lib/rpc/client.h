@@ -16,10 +16,13 @@
 struct rpc_channel;
 struct rpc_request;
 
+enum { RPC_PING_MSEC = 6 * 60 * 1000 };
+
 struct rpc_tls {
 	const char *ca_pem;   /* PEM text; all weak, copied */
 	const char *cert_pem; /* the node's own */
 	const char *key_pem;
+	uint64_t ping_usec; /* of silence, then the peer is asked whether it is there; 0: RPC_PING_MSEC */
 };
 
 int rpc_channel_new_unix(struct loop *loop, const char *path, struct rpc_channel **ret);

@@ -114,8 +114,33 @@ struct tls_door {
 	unsigned port;
 	char unix_path[108];
 	atomic_bool stops, cuts;
-	atomic_uint refused, opened;
+	atomic_uint refused, opened, pings;
 };
+
+/* Where a connection is in the frames of HTTP/2 that came in. */
+struct frames {
+	size_t n_skip; /* bytes that are no frame's head */
+	uint8_t head[9];
+	size_t n_head;
+};
+
+enum { PREFACE = 24, FRAME_PING = 6, FLAG_ACK = 1 };
+
+static void frames_take(struct tls_door *door, struct frames *f, const char *data, ssize_t n)
+{
+	for (ssize_t i = 0; i < n; i++) {
+		if (f->n_skip > 0) {
+			f->n_skip--;
+			continue;
+		}
+		f->head[f->n_head++] = (uint8_t)data[i];
+		if (f->n_head < sizeof(f->head))
+			continue;
+		f->n_head = 0;
+		f->n_skip = (size_t)f->head[0] << 16 | (size_t)f->head[1] << 8 | f->head[2];
+		door->pings += f->head[3] == FRAME_PING && !(f->head[4] & FLAG_ACK);
+	}
+}
 
 static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *n_out, const unsigned char *in,
         unsigned n_in, void *arg)
@@ -169,6 +194,7 @@ static bool write_all(int fd, const char *data, ssize_t n)
 static void door_pump(struct tls_door *door, SSL *ssl, int tls_fd, int unix_fd)
 {
 	static _Thread_local char buf[65536];
+	struct frames frames = { .n_skip = PREFACE };
 
 	while (!door->stops && !door->cuts) {
 		struct pollfd fds[] = { { .fd = tls_fd, .events = POLLIN },
@@ -181,6 +207,7 @@ static void door_pump(struct tls_door *door, SSL *ssl, int tls_fd, int unix_fd)
 			n = SSL_read(ssl, buf, sizeof(buf));
 			if (n <= 0 || !write_all(unix_fd, buf, n))
 				return;
+			frames_take(door, &frames, buf, n);
 		}
 		if (fds[1].revents) {
 			n = read(unix_fd, buf, sizeof(buf));
@@ -304,4 +331,9 @@ unsigned tls_door_refused(const struct tls_door *door)
 unsigned tls_door_opened(const struct tls_door *door)
 {
 	return door->opened;
+}
+
+unsigned tls_door_pings(const struct tls_door *door)
+{
+	return door->pings;
 }

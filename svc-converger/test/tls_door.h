@@ -28,3 +28,4 @@ void tls_door_change(struct tls_door *door, const struct tls_pem *certificate, c
 void tls_door_cut(struct tls_door *door);               /* breaks what is open */
 unsigned tls_door_refused(const struct tls_door *door); /* handshakes that failed */
 unsigned tls_door_opened(const struct tls_door *door);
+unsigned tls_door_pings(const struct tls_door *door); /* that came in, of all connections */
