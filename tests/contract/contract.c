@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -83,6 +84,57 @@ static int service_wait(struct contract *c)
 	return status;
 }
 
+static int on_notify(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	(void)source;
+	(void)fd;
+	(void)revents;
+	notify_drain(userdata);
+	return 0;
+}
+
+static int on_ended(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	(void)source;
+	(void)fd;
+	(void)revents;
+	loop_exit(((struct contract *)userdata)->loop, 0);
+	return 0;
+}
+
+static int on_never_ended(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	(void)source;
+	(void)usec;
+	fail_msg("pid %d does not end", ((struct contract *)userdata)->pid);
+	return 0;
+}
+
+static bool has_ended(const struct contract *c)
+{
+	struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
+
+	return poll(&p, 1, 0) > 0;
+}
+
+/* Reads what it answers until it has ended, as a client does: of what nobody reads gRPC may lose a part once the
+ * connection breaks. */
+static void answers_read(struct contract *c)
+{
+	sd_event *event = loop_event(c->loop);
+	sd_event_source *notify = NULL, *end = NULL, *late = NULL;
+
+	assert_true(sd_event_add_io(event, &notify, c->notify_fd, EPOLLIN, on_notify, c) >= 0);
+	assert_true(sd_event_add_io(event, &end, c->pidfd, EPOLLIN, on_ended, c) >= 0);
+	assert_true(sd_event_add_time_relative(
+	                    event, &late, CLOCK_MONOTONIC, CONTRACT_TIMEOUT_USEC, 0, on_never_ended, c) >= 0);
+	while (!has_ended(c)) /* an answer ends the loop, too */
+		assert_int_equal(loop_run(c->loop), 0);
+	notify = sd_event_source_disable_unref(notify);
+	end = sd_event_source_disable_unref(end);
+	late = sd_event_source_disable_unref(late);
+}
+
 static void service_spawn(struct contract *c)
 {
 	const char *argv[] = { c->runtime->program, "--config", c->config, "--socket", c->socket,
@@ -119,6 +171,7 @@ void contract_kill(struct contract *c)
 void contract_end(struct contract *c)
 {
 	assert_int_equal(kill(c->pid, SIGTERM), 0);
+	answers_read(c);
 	assert_int_equal(service_wait(c), 0);
 }
 

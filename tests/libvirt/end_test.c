@@ -185,8 +185,8 @@ static void snapshot_whole(struct contract *c, const char *id, const char *path)
 	assert_int_equal(unlink(path), 0);
 }
 
-/* What is refused leaves nothing. Else the connection broke, and a good answer may have been lost on it: nobody read
- * while the service ended. Of a call that does not end it is as after a kill. */
+/* What is refused leaves nothing. Else the connection broke, and a good answer may have been lost on it. Of a call that
+ * does not end it is as after a kill. */
 static void snapshot_left(const char *path, const struct snapshot_try *try, const struct rpc_status *status)
 {
 	struct snapshot_meta meta;
