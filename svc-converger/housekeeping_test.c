@@ -5,6 +5,7 @@
 #include "svc-converger/test/world.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,6 +72,25 @@ static void nothing_is_removed_while_a_runtime_cannot_tell(void **state)
 	assert_int_equal(access(path, F_OK), -1);
 }
 
+/* A host has all services, those that are not built yet too. */
+static void what_is_no_runtime_keeps_nothing(void **state)
+{
+	struct world *w = *state;
+	char unused[SHA256_DIGEST_MAX], path[256], socket[128];
+
+	image_put(w, "an image that is not", unused, path, sizeof(path));
+	(void)snprintf(socket, sizeof(socket), "%s/runtime-later.sock", w->run_dir);
+	struct stub_runtime *later = stub_runtime_new(w->loop, socket, "later");
+	later->code = GRPC_STATUS_UNIMPLEMENTED;
+	later->fail[STUB_DESCRIBE] = UINT_MAX;
+	assert_int_equal(world_apply(w, (struct wish[]){ { .id = A }, { 0 } }), 0);
+	WORLD_WAIT(w, world_is(w, A, "RUNNING"));
+	WORLD_WAIT(w, later->n_calls[STUB_DESCRIBE] > 1);
+	housekeeping_run(w->converger->housekeeping);
+	assert_int_equal(access(path, F_OK), -1);
+	stub_runtime_free(later);
+}
+
 static void claims_of_instances_long_gone_are_released(void **state)
 {
 	struct world *w = *state;
@@ -110,6 +130,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(images_nobody_uses_go),
 		TEST(nothing_is_removed_while_a_runtime_cannot_tell),
+		TEST(what_is_no_runtime_keeps_nothing),
 		TEST(claims_of_instances_long_gone_are_released),
 		TEST(a_volume_that_somebody_took_away_is_made_anew),
 	};

@@ -5,6 +5,7 @@
 #include "svc-converger/test/world.h"
 #include "svc-converger/trouble.h"
 
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -466,6 +467,37 @@ static void a_runtime_that_is_not_here_is_named(void **state)
 	APPLY(w, { .id = A }, { .id = B });
 	WORLD_WAIT(w, world_domain_is(w, A, DOMAIN(RUNNING)));
 	assert_int_equal(late->n_domains, 0);
+	stub_runtime_free(late);
+}
+
+/* A service that is not built yet hides nobody's name, and is used once it is built. */
+static void a_socket_without_a_runtime_is_not_waited_for(void **state)
+{
+	struct world *w = *state;
+	char path[128];
+
+	(void)snprintf(path, sizeof(path), "%s/runtime-late.sock", w->run_dir);
+	struct stub_runtime *late = stub_runtime_new(w->loop, path, "late");
+	late->code = GRPC_STATUS_UNIMPLEMENTED;
+	late->fail[STUB_DESCRIBE] = UINT_MAX;
+	APPLY(w, { .id = A, .runtime = "other" }, { .id = B, .runtime = "late" });
+	WAIT_STATUS(w, A, "FAILED/RuntimeNotInstalled");
+	assert_string_equal(world_words(w, A), "runtime other is not installed on this host");
+	WAIT_STATUS(w, B, "FAILED/RuntimeNotInstalled");
+	late->fail[STUB_DESCRIBE] = 0;
+	WAIT_STATUS(w, B, "RUNNING");
+	/* Alone it makes no host of instances. */
+	world_stop(w);
+	stub_runtime_kill(w->runtime);
+	late->fail[STUB_DESCRIBE] = UINT_MAX;
+	world_start(w);
+	WAIT_STATUS(w, A, "FAILED/NoInstanceRuntime");
+	/* What was begun under it is not given up over that. */
+	WAIT_STATUS(w, B, "UNKNOWN/RuntimeUnreachable");
+	late->fail[STUB_DESCRIBE] = 0;
+	WAIT_STATUS(w, B, "RUNNING");
+	stub_runtime_revive(w->runtime);
+	WAIT_STATUS(w, A, "FAILED/RuntimeNotInstalled");
 	stub_runtime_free(late);
 }
 
@@ -991,6 +1023,7 @@ int main(void)
 		TEST(a_stop_needs_no_netd),
 		TEST(a_runtime_that_is_not_here_is_named),
 		TEST(a_silent_socket_may_be_any_runtime),
+		TEST(a_socket_without_a_runtime_is_not_waited_for),
 		TEST(a_host_without_runtimes_says_so),
 		TEST(a_name_belongs_to_one_runtime),
 		TEST(a_stuck_instance_is_alone),

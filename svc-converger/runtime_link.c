@@ -30,6 +30,7 @@ struct runtime_link {
 	size_t n_gone;                        /* of domains, that are kept for the stream alone */
 	uint64_t last_gone;                   /* clock of the last domain that went */
 	bool is_known, is_refused;
+	bool is_none;     /* what answers there said last that it is no runtime */
 	bool is_list_due; /* something became doubtful: the list that is under way may be older */
 	uint8_t *scratch; /* owned */
 	size_t n_scratch;
@@ -201,6 +202,7 @@ static void link_lose(void *owner, const struct rpc_status *status)
 	call_drop(&link->list);
 	(void)sd_event_source_set_enabled(link->sync_timer, SD_EVENT_OFF);
 	link->is_known = false;
+	link->is_none = status->code == GRPC_STATUS_UNIMPLEMENTED;
 	if (link_failed(link->link, status) || was_known)
 		link->handlers->on_state(link, link->userdata);
 }
@@ -293,7 +295,7 @@ static void on_described(const struct rpc_status *status, const ProtobufCMessage
 	if (link->description)
 		bc__v1__describe_reply__free_unpacked(link->description, NULL);
 	link->description = description;
-	link->is_refused = false;
+	link->is_refused = link->is_none = false;
 	link->handlers->on_state(link, link->userdata);
 	if (!link->is_refused)
 		link_watch(link);
@@ -418,6 +420,11 @@ void runtime_link_refuse(struct runtime_link *link, const char *why)
 bool runtime_link_is_refused(const struct runtime_link *link)
 {
 	return link->is_refused;
+}
+
+bool runtime_link_is_none(const struct runtime_link *link)
+{
+	return link->is_none && !link->description;
 }
 
 unsigned runtime_link_index(const struct runtime_link *link)

@@ -69,6 +69,8 @@ void runtime_link_resync(
 /* Its id is another's: it is not used until it describes itself anew, and says so; its copy is emptied. */
 void runtime_link_refuse(struct runtime_link *link, const char *why);
 bool runtime_link_is_refused(const struct runtime_link *link);
+/* A service answers there that cannot describe itself (one that is not built yet): it has no name and no domains. */
+bool runtime_link_is_none(const struct runtime_link *link);
 
 unsigned runtime_link_index(const struct runtime_link *link);
 const char *runtime_link_id(const struct runtime_link *link); /* "" until it has described itself once */

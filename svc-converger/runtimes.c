@@ -193,7 +193,7 @@ size_t runtimes_count_named(const struct runtimes *runtimes)
 const struct runtime_link *runtimes_nameless(const struct runtimes *runtimes)
 {
 	for (size_t i = 0; i < runtimes->n_links; i++)
-		if (!*runtime_link_id(runtimes->links[i]) &&
+		if (!*runtime_link_id(runtimes->links[i]) && !runtime_link_is_none(runtimes->links[i]) &&
 		        access(runtime_link_path(runtimes->links[i]), F_OK) == 0)
 			return runtimes->links[i];
 	return NULL;
