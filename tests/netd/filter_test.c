@@ -722,8 +722,8 @@ static void link_local_ip_to_host(void **state)
 	(void)state;
 	net_open(&net, &a);
 	lan_run("echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter; echo 0 >/proc/sys/net/ipv4/conf/default/rp_filter; "
-	        "echo 0 >/proc/sys/net/ipv4/conf/%s/rp_filter; echo 1 >/proc/sys/net/ipv6/conf/%s/accept_ra",
-	        net.a->ifname, net.a->ifname);
+	        "echo 0 >/proc/sys/net/ipv4/conf/%s/rp_filter",
+	        net.a->ifname);
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
 	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
 	/* An honest datagram arrives, so the socket hears. */
@@ -741,13 +741,60 @@ static void link_local_ip_to_host(void **state)
 		assert_false(lan_passes(net.tap_a, net.lan.host, &f, net.tap_a, &sentinel));
 		assert_int_equal(recv(fd, buffer, sizeof(buffer), 0), -1);
 	}
-	router_advert(&f, "01:80:c2:00:00:0e");
-	frame_finish(&f);
-	assert_false(lan_passes(net.tap_a, net.lan.host, &f, net.tap_a, &sentinel));
-	assert_false(
-	        lan_try("ip -6 route | grep -q ra; ip -6 addr show dev %s | grep -q inet6", net.a->ifname));
 	(void)close(fd);
 	net_close(&net);
+}
+
+/* A whole one, that every host takes: a router for half an hour, and a network to have an address in. */
+static void advertise_router(struct frame *f, const char *to, const char *from, const char *from_ip)
+{
+	static const uint8_t rest[] = { 134, 0, 0, 0, 64, 0, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0, 3, 4, 64,
+		0xc0, 0, 0, 0x07, 0x08, 0, 0, 0x07, 0x08, 0, 0, 0, 0, 0x20, 0x01, 0x0d, 0xb8, 0x66, 0x66, 0,
+		0, 0, 0, 0, 0, 0, 0, 0, 0 };
+
+	frame_ether(f, to, from, 0x86dd);
+	frame_ip6(f, from_ip, "ff02::1", IPPROTO_ICMPV6);
+	frame_bytes(f, rest, sizeof(rest));
+	frame_finish(f);
+}
+
+/* A route or an address of the host that came of one. */
+static bool host_has_a_router(void)
+{
+	return lan_try("ip -6 route show proto ra | grep -q . || ip -6 addr | grep -q 2001:db8:6666:");
+}
+
+/* Neither by the bridge, nor past it under the TAP's own name. That the host would listen is shown by a guest without a
+ * filter, and by a port that is nobody's NIC. */
+static void a_guest_is_no_router_of_the_host(void **state)
+{
+	static const char *const macs[] = { "33:33:00:00:00:01", "01:80:c2:00:00:0e", "52:54:00:00:00:fe" };
+	struct frame sentinel = sentinel_from(MAC_A, IP_A), f;
+
+	(void)state;
+	for (int filtered = 0; filtered < 2; filtered++) {
+		struct nic_request a = request_a(NIC_POLICY_PUBLIC);
+		struct net net = { 0 };
+
+		a.filtered = filtered;
+		net_open(&net, &a);
+		lan_run("for i in " LAN_BRIDGE
+		        " outside %s; do echo 2 >/proc/sys/net/ipv6/conf/$i/accept_ra; done",
+		        net.a->ifname);
+		for (size_t i = 0; i < ARRAY_SIZE(macs); i++) {
+			advertise_router(&f, macs[i], MAC_A, LL_A);
+			assert_int_equal(lan_passes(net.tap_a, net.lan.host, &f, net.tap_a, &sentinel),
+			        !filtered && i != 1);
+			assert_false(filtered && host_has_a_router());
+		}
+		assert_int_equal(host_has_a_router(), !filtered);
+		assert_false(lan_try("ip -6 route show proto ra dev %s | grep -q .", net.a->ifname));
+		advertise_router(&f, "01:80:c2:00:00:0e", MAC_OUT, "fe80::99");
+		(void)lan_passes(net.lan.outside, net.tap_b, &f, net.tap_a, &sentinel);
+		assert_true(lan_try("ip -6 route show proto ra dev outside | grep -q ."));
+		assert_false(lan_try("ip -6 addr show dev %s | grep -q inet6", net.a->ifname));
+		net_close(&net);
+	}
 }
 
 /* One that was prepared without a filter may lie. */
@@ -860,6 +907,7 @@ int main(void)
 		cmocka_unit_test(neighbours_in_any_order),
 		cmocka_unit_test(link_local_frames),
 		cmocka_unit_test(link_local_ip_to_host),
+		cmocka_unit_test(a_guest_is_no_router_of_the_host),
 		cmocka_unit_test(without_a_filter),
 		cmocka_unit_test(without_rules),
 		cmocka_unit_test(with_br_netfilter),
