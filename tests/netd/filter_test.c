@@ -5,6 +5,7 @@
 #include "lib/base/cleanup.h"
 
 #include <arpa/inet.h>
+#include <linux/if_packet.h>
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -667,6 +668,28 @@ static void neighbours_in_any_order(void **state)
 
 /* --- frames that a bridge treats on its own --- */
 
+/* What a daemon of the host gets that listens for LLDP on a port: the frames that the bridge left to the port. */
+static struct port listen_for_lldp(const char *ifname)
+{
+	struct sockaddr_ll at = { .sll_family = AF_PACKET, .sll_protocol = htons(0x88cc) };
+	struct port port = { .fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+		.packet = true };
+
+	at.sll_ifindex = lan_link(ifname).ifindex;
+	assert_int_equal(bind(port.fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	return port;
+}
+
+static bool has_heard(struct port port)
+{
+	struct frame f;
+	bool heard = false;
+
+	for (ssize_t n; (n = recv(port.fd, f.data, sizeof(f.data), 0)) >= 0;)
+		heard = true;
+	return heard;
+}
+
 /* To 01:80:c2:00:00:0x: past prerouting, to the host, and with spanning tree on even past every hook of the
  * bridge. */
 static void link_local_frames(void **state)
@@ -681,6 +704,9 @@ static void link_local_frames(void **state)
 		struct net net = { 0 };
 
 		net_open(&net, &a);
+		struct port daemon = listen_for_lldp(net.a->ifname), elsewhere = listen_for_lldp("outside");
+		/* Its rules are for its name, whatever group somebody moved it to. */
+		lan_run("ip link set %s group 0", net.a->ifname);
 		if (spanning_tree)
 			lan_run("ip link set " LAN_BRIDGE " type bridge stp_state 1");
 		for (size_t i = 0; i < ARRAY_SIZE(macs); i++) {
@@ -693,7 +719,15 @@ static void link_local_frames(void **state)
 				        lan_passes(net.tap_a, net.lan.outside, &f, net.tap_a, &sentinel));
 				assert_false(lan_passes(net.tap_a, net.tap_b, &f, net.tap_a, &sentinel));
 				assert_false(lan_passes(net.tap_a, net.lan.host, &f, net.tap_a, &sentinel));
+				/* Of two no hook of the bridge is asked. */
+				if (i != 3 && (i != 0 || !spanning_tree))
+					assert_false(has_heard(daemon));
+				(void)has_heard(daemon);
 			}
+			lldp(&f, macs[i]);
+			frame_finish(&f);
+			(void)lan_passes(net.lan.outside, net.lan.host, &f, net.tap_a, &sentinel);
+			assert_int_equal(has_heard(elsewhere), i < 4 && (i != 0 || spanning_tree));
 			/* Nor has anybody learnt that B is where A is. */
 			arp_all_other(&f, macs[i]);
 			assert_false(lan_passes(net.tap_a, net.lan.host, &f, net.tap_a, &sentinel));
@@ -704,6 +738,8 @@ static void link_local_frames(void **state)
 			        lan_try("bridge fdb show br " LAN_BRIDGE " dev %s | grep -q '^" MAC_B "'",
 			                net.a->ifname));
 		}
+		(void)close(daemon.fd);
+		(void)close(elsewhere.fd);
 		net_close(&net);
 	}
 }
@@ -837,6 +873,7 @@ static void without_rules(void **state)
 
 	(void)state;
 	net_open(&net, &a);
+	struct port daemon = listen_for_lldp(net.a->ifname);
 	assert_int_equal(
 	        rules_change(nics_rules(net.lan.nics), net.a->ifname, &net.a->elements, &none, NULL), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(honest); i++) {
@@ -846,10 +883,12 @@ static void without_rules(void **state)
 		honest[i](&f, net.lan.bridge_mac_text);
 		frame_finish(&f);
 		assert_false(lan_passes(net.tap_a, net.lan.host, &f, net.tap_b, &sentinel_b));
-		honest[i](&f, "01:80:c2:00:00:03");
-		frame_finish(&f);
-		assert_false(lan_passes(net.tap_a, net.lan.host, &f, net.tap_b, &sentinel_b));
 	}
+	lldp(&f, "01:80:c2:00:00:03");
+	frame_finish(&f);
+	assert_false(lan_passes(net.tap_a, net.lan.host, &f, net.tap_b, &sentinel_b));
+	assert_false(has_heard(daemon));
+	(void)close(daemon.fd);
 	/* Nor does anything come in: what A finds there, when it has its rules again, was sent after that. */
 	for (int from_host = 0; from_host < 2; from_host++) {
 		in_arp(&f, from_host ? net.lan.bridge_mac_text : MAC_OUT);
