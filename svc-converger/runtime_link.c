@@ -121,13 +121,18 @@ static bool scratch_grow(struct runtime_link *link, size_t size)
 	return true;
 }
 
+static bool is_learned_lately(const struct domain *domain)
+{
+	return domain->learned_usec && clock_monotonic_usec() - domain->learned_usec < HISTORY_USEC;
+}
+
 /* The stream and the answers to calls come by two ways, and the stream may be behind: what it says of a time before
  * an answer of ours is history. For a while only: clocks may be set back. */
 static bool is_history(const struct domain *known, const struct domain *told)
 {
-	return known->learned_usec && known->since_ns && told->since_ns &&
+	return known->since_ns && told->since_ns &&
 	        (told->since_ns < known->since_ns || (known->is_gone && told->since_ns == known->since_ns)) &&
-	        clock_monotonic_usec() - known->learned_usec < HISTORY_USEC;
+	        is_learned_lately(known);
 }
 
 /* Without memory the old state stays; the next full look mends it. */
@@ -174,7 +179,8 @@ static void link_put(struct runtime_link *link, const Bc__V1__Domain *message, b
 	free(before);
 }
 
-/* What was not named since the list was asked for is gone. */
+/* What was not named since the list was asked for is gone. Of one whose removal was answered that is no news, and the
+ * stream may be behind the list, too. */
 static void link_sweep(struct runtime_link *link)
 {
 	struct domain *domain;
@@ -184,7 +190,7 @@ static void link_sweep(struct runtime_link *link)
 	if (!gone)
 		return;
 	while ((domain = id_map_next(link->domains, &cursor)))
-		if (domain->changes <= link->sync_began)
+		if (domain->changes <= link->sync_began && !(domain->is_gone && is_learned_lately(domain)))
 			gone[n++] = domain;
 	for (size_t i = 0; i < n; i++)
 		link_forget(link, gone[i]);
