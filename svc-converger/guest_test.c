@@ -228,6 +228,30 @@ static void ports_are_said_to_be_published_once_they_are(void **state)
 	assert_string_equal(published(w, B, buf), "");
 }
 
+/* At once, not when everything is looked at anew. */
+static void a_port_is_gone_with_what_published_it(void **state)
+{
+	struct world *w = *state;
+	char buf[64];
+
+	w->resync_usec = UINT64_C(3600000000);
+	world_restart(w);
+	APPLY(w, { .id = A, .n_bridge_nics = 2, .host_port = 2222 },
+	        { .id = B, .n_bridge_nics = 1, .host_port = 2223 });
+	WAIT_STATUS(w, A, "RUNNING");
+	WAIT_STATUS(w, B, "RUNNING");
+	stub_netd_lose(w->netd, A, 0);
+	WAIT_STATUS(w, A, "RUNNING/InterfaceLost");
+	assert_string_equal(published(w, A, buf), "");
+	/* The same policy with other addresses may leave a port nowhere to lead to. */
+	w->netd->drops_ports = true;
+	APPLY(w, { .id = A, .n_bridge_nics = 2, .host_port = 2222 },
+	        { .id = B, .n_bridge_nics = 1, .host_port = 2223, .policy = BC__V1__NIC__POLICY__NONE });
+	WORLD_WAIT(w, w->netd->n_policies == 1);
+	world_settle(w);
+	assert_string_equal(published(w, B, buf), "");
+}
+
 /* --- telemetry --- */
 
 static void intelligence_knows_every_vm_of_ours(void **state)
@@ -364,6 +388,7 @@ int main(void)
 		TEST(a_runtime_that_cannot_grow_is_not_asked),
 		TEST(a_restored_guest_takes_on_its_identity),
 		TEST(ports_are_said_to_be_published_once_they_are),
+		TEST(a_port_is_gone_with_what_published_it),
 		TEST(intelligence_knows_every_vm_of_ours),
 		TEST(a_watcher_sees_an_image_come_in),
 		TEST(an_image_that_is_something_else_is_a_final_failure),

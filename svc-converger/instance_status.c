@@ -2,6 +2,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/quote.h"
+#include "lib/domain/state.h"
 #include "lib/net/port_map.h"
 #include "svc-converger/balloons.h"
 #include "svc-converger/instance_view.h"
@@ -239,14 +240,15 @@ static void report_add_port(struct instance_report *report, Bc__V1__PortMapping 
 	report->port_pointers[report->status.n_ports++] = port;
 }
 
-/* What is really published: by netd for bridge NICs, by the VMM for user-mode ones. */
+/* What is really published: by netd for bridge NICs, by the VMM, while there is one, for user-mode ones. */
 static void report_ports(
         const struct converger *c, struct instance_report *report, const struct instance *instance)
 {
 	const Bc__V1__Domain *domain = report->domain;
 	const struct held_port *held;
 	size_t n_held = netd_link_ports(c->netd, instance->id, &held);
-	size_t n = n_held + domain->n_ports;
+	size_t n_forwarded = domain_state_is_up(domain->state) ? domain->n_ports : 0;
+	size_t n = n_held + n_forwarded;
 	Bc__V1__InstanceSpec *spec;
 
 	if (!n || !instance->spec)
@@ -257,7 +259,7 @@ static void report_ports(
 	report->status.ports = report->port_pointers;
 	for (size_t i = 0; report->ports && report->port_pointers && i < n_held; i++)
 		report_add_port(report, held[i].mapping, held[i].nic_index);
-	for (size_t i = 0; spec && report->ports && report->port_pointers && i < domain->n_ports; i++) {
+	for (size_t i = 0; spec && report->ports && report->port_pointers && i < n_forwarded; i++) {
 		uint32_t nic_index;
 
 		if (port_map_resolve(spec, domain->ports[i], &nic_index, NULL) == 0 &&

@@ -122,6 +122,7 @@ static void link_note(struct netd_link *link, const char *instance_id, unsigned 
 		holder->indexes[index / 8] |= (uint8_t)(1u << index % 8);
 		return;
 	}
+	holder_drop_ports(holder, index);
 	holder->indexes[index / 8] &= (uint8_t) ~(1u << index % 8);
 	if (holder_count(holder) == 0)
 		link_drop_holder(link, holder);
@@ -407,11 +408,6 @@ void netd_link_learn_removed(struct netd_link *link, const char *instance_id)
 
 void netd_link_learn_released(struct netd_link *link, const char *instance_id, unsigned index)
 {
-	struct holder *holder = id_map_get(link->holders, instance_id);
-
 	link->clock++;
-	if (!holder)
-		return;
-	holder_drop_ports(holder, index);
 	link_note(link, instance_id, index, false);
 }

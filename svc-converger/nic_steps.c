@@ -40,9 +40,42 @@ static void fill_identity(Bc__V1__NicIdentity *identity, struct operation *op, c
 
 static void operation_prepare_next(struct operation *op);
 
+static int judge_vhost(
+        const Bc__V1__Nic *nic, size_t index, const Bc__V1__PreparedNic *built, struct err *err)
+{
+	if (nic->vhost == BC__V1__NIC__VHOST__ON && !built->vhost)
+		return err_set(err, -EPROTO, "netd built NIC %zu without vhost, which is asked for", index);
+	if (nic->vhost == BC__V1__NIC__VHOST__OFF && built->vhost)
+		return err_set(err, -EPROTO, "netd built NIC %zu with vhost, which is off for it", index);
+	return 0;
+}
+
+static bool is_published(const Bc__V1__PreparedNic *built, const Bc__V1__PortMapping *port)
+{
+	for (size_t i = 0; i < built->n_published; i++)
+		if (port_map_equal(built->published[i], port))
+			return true;
+	return false;
+}
+
+static int judge_ports(const Bc__V1__PreparedNic *built, size_t index, Bc__V1__PortMapping *const *ports,
+        size_t n_ports, struct err *err)
+{
+	char text[PORT_MAP_TEXT_MAX];
+
+	if (built->n_published != n_ports)
+		return err_set(err, -EPROTO, "netd published %zu of %zu ports of NIC %zu", built->n_published,
+		        n_ports, index);
+	for (size_t i = 0; i < n_ports; i++)
+		if (!is_published(built, ports[i]))
+			return err_set(err, -EPROTO, "netd did not publish %s of NIC %zu",
+			        port_map_text(ports[i], text, sizeof(text)), index);
+	return 0;
+}
+
 /* netd says what it built; anything else than what was asked for is refused. */
-static int judge_prepared(
-        const struct operation *op, const Bc__V1__PreparedNic *built, size_t n_ports, struct err *err)
+static int judge_prepared(const struct operation *op, const Bc__V1__PreparedNic *built,
+        Bc__V1__PortMapping *const *ports, size_t n_ports, struct err *err)
 {
 	const Bc__V1__Nic *nic = op->spec->nics[op->at];
 	char name[IFNAME_MAX];
@@ -56,14 +89,12 @@ static int judge_prepared(
 	if (built->queues == 0 || (nic->queues && built->queues != nic->queues))
 		return err_set(err, -EPROTO, "netd built %u queue pairs for NIC %zu, not %u", built->queues,
 		        op->at, nic->queues);
-	if (nic->attachment_case != BC__V1__NIC__ATTACHMENT_BRIDGE)
-		return 0;
+	r = judge_vhost(nic, op->at, built, err);
+	if (r < 0 || nic->attachment_case != BC__V1__NIC__ATTACHMENT_BRIDGE)
+		return r;
 	if (!built->filtered)
 		return err_set(err, -EPROTO, "netd built NIC %zu without its filter", op->at);
-	if (built->n_published != n_ports)
-		return err_set(err, -EPROTO, "netd published %zu of %zu ports of NIC %zu", built->n_published,
-		        n_ports, op->at);
-	return 0;
+	return judge_ports(built, op->at, ports, n_ports, err);
 }
 
 static size_t ports_of_nic(
@@ -86,6 +117,7 @@ static void on_prepared(const struct rpc_status *status, const ProtobufCMessage 
 	struct attempt *attempt = op->instance->attempt;
 	Bc__V1__PortMapping *ports[256];
 	struct err err = { 0 };
+	size_t n_ports;
 	int r;
 
 	if (status->code != GRPC_STATUS_OK) {
@@ -93,8 +125,8 @@ static void on_prepared(const struct rpc_status *status, const ProtobufCMessage 
 		return;
 	}
 	netd_link_learn(op->c->netd, op->instance->id, (unsigned)op->at, (const Bc__V1__PreparedNic *)reply);
-	r = judge_prepared(op, (const Bc__V1__PreparedNic *)reply,
-	        ports_of_nic(op->spec, op->at, ports, ARRAY_SIZE(ports)), &err);
+	n_ports = ports_of_nic(op->spec, op->at, ports, ARRAY_SIZE(ports));
+	r = judge_prepared(op, (const Bc__V1__PreparedNic *)reply, ports, n_ports, &err);
 	if (r == 0 && attempt) {
 		attempt->nics[op->at] = (Bc__V1__PreparedNic *)message_copy(reply);
 		r = attempt->nics[op->at] ? 0 : -ENOMEM;
@@ -227,11 +259,12 @@ static void on_policy_set(const struct rpc_status *status, const ProtobufCMessag
 {
 	struct operation *op = owner;
 
-	(void)reply;
 	if (status->code != GRPC_STATUS_OK) {
 		operation_fail_status(op, status);
 		return;
 	}
+	/* Without an address to lead it to a port is published no more. */
+	netd_link_learn(op->c->netd, op->instance->id, (unsigned)op->at, (const Bc__V1__PreparedNic *)reply);
 	op->at++;
 	operation_set_next_policy(op);
 }

@@ -285,6 +285,26 @@ static void a_netd_that_lies_is_refused(void **state)
 	WORLD_WAIT(w, strstr(world_words(w, A), "queue pairs"));
 	w->netd->lies_about_queues = false;
 	WAIT_STATUS(w, A, "RUNNING");
+	APPLY(w, { .id = A, .n_bridge_nics = 1 },
+	        { .id = B, .n_bridge_nics = 1, .host_port = 2222, .vhost = BC__V1__NIC__VHOST__ON });
+	WAIT_STATUS(w, B, "RUNNING");
+	w->netd->lies_about_vhost = true;
+	APPLY(w, { .id = A, .n_bridge_nics = 1, .allocation = "a2", .vhost = BC__V1__NIC__VHOST__OFF },
+	        { .id = B,
+	                .n_bridge_nics = 1,
+	                .allocation = "a2",
+	                .host_port = 2222,
+	                .vhost = BC__V1__NIC__VHOST__ON });
+	WAIT_STATUS(w, A, "FAILED/NetworkFailed");
+	WAIT_STATUS(w, B, "FAILED/NetworkFailed");
+	assert_non_null(strstr(world_words(w, A), "with vhost, which is off"));
+	assert_non_null(strstr(world_words(w, B), "without vhost, which is asked for"));
+	w->netd->lies_about_vhost = false;
+	w->netd->lies_about_ports = true;
+	WAIT_STATUS(w, A, "RUNNING");
+	WORLD_WAIT(w, strstr(world_words(w, B), "did not publish tcp *:2222"));
+	w->netd->lies_about_ports = false;
+	WAIT_STATUS(w, B, "RUNNING");
 }
 
 static void a_new_allocation_is_a_new_incarnation(void **state)

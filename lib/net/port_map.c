@@ -100,6 +100,12 @@ bool port_map_overlaps(const Bc__V1__PortMapping *a, const Bc__V1__PortMapping *
 	        addresses_overlap(a->host_address, b->host_address);
 }
 
+bool port_map_equal(const Bc__V1__PortMapping *a, const Bc__V1__PortMapping *b)
+{
+	return a->guest_port == b->guest_port && !a->host_address[0] == !b->host_address[0] &&
+	        port_map_overlaps(a, b);
+}
+
 char *port_map_text(const Bc__V1__PortMapping *mapping, char *buf, size_t size)
 {
 	const char *protocol =

@@ -21,6 +21,9 @@ Bc__V1__PortMapping__Protocol port_map_protocol(const Bc__V1__PortMapping *mappi
  * address (""). Addresses are compared as addresses, not as text. */
 bool port_map_overlaps(const Bc__V1__PortMapping *a, const Bc__V1__PortMapping *b);
 
+/* True when both publish the same port of the guest at the same one of the host. */
+bool port_map_equal(const Bc__V1__PortMapping *a, const Bc__V1__PortMapping *b);
+
 /* "tcp 192.0.2.7:8080", "tcp [2001:db8::1]:80", "udp *:53". Returns buf. */
 char *port_map_text(const Bc__V1__PortMapping *mapping, char *buf, size_t size);
 #define PORT_MAP_TEXT_MAX 80

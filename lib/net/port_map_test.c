@@ -122,6 +122,42 @@ static void ports_overlap_when_one_socket_could_not_have_both(void **state)
 	}
 }
 
+static void two_are_equal_that_publish_the_same(void **state)
+{
+	static const struct {
+		const char *address;
+		uint32_t host_port, guest_port;
+		Bc__V1__PortMapping__Protocol protocol;
+		bool is_equal;
+	} TABLE[] = {
+		{ "2001:db8::1", 80, 8080, BC__V1__PORT_MAPPING__PROTOCOL__TCP, true },
+		{ "2001:DB8:0::1", 80, 8080, 0, true },
+		{ "2001:db8::2", 80, 8080, 0, false },
+		{ "", 80, 8080, 0, false },
+		{ "2001:db8::1", 81, 8080, 0, false },
+		{ "2001:db8::1", 80, 8081, 0, false },
+		{ "2001:db8::1", 80, 8080, BC__V1__PORT_MAPPING__PROTOCOL__UDP, false },
+	};
+	Bc__V1__PortMapping one = BC__V1__PORT_MAPPING__INIT;
+
+	(void)state;
+	one.host_address = (char *)"2001:db8::1";
+	one.host_port = 80;
+	one.guest_port = 8080;
+	for (size_t i = 0; i < sizeof(TABLE) / sizeof(TABLE[0]); i++) {
+		Bc__V1__PortMapping other = BC__V1__PORT_MAPPING__INIT;
+
+		other.host_address = (char *)(uintptr_t)TABLE[i].address;
+		other.host_port = TABLE[i].host_port;
+		other.guest_port = TABLE[i].guest_port;
+		other.protocol = TABLE[i].protocol;
+		assert_int_equal(port_map_equal(&one, &other), TABLE[i].is_equal);
+		assert_int_equal(port_map_equal(&other, &one), TABLE[i].is_equal);
+	}
+	one.host_address = (char *)"";
+	assert_true(port_map_equal(&one, &one));
+}
+
 static void the_text_says_protocol_address_and_port(void **state)
 {
 	char buf[PORT_MAP_TEXT_MAX];
@@ -171,6 +207,7 @@ int main(void)
 		cmocka_unit_test(a_mapping_takes_the_first_nic_that_can),
 		cmocka_unit_test(loopback_leads_to_user_mode_nics_only),
 		cmocka_unit_test(ports_overlap_when_one_socket_could_not_have_both),
+		cmocka_unit_test(two_are_equal_that_publish_the_same),
 		cmocka_unit_test(the_text_says_protocol_address_and_port),
 	};
 

@@ -70,8 +70,11 @@ static void netd_prepare(struct stub_netd *stub, const Bc__V1__NicIdentity *iden
 	reply.interface = name;
 	reply.queues = stub->lies_about_queues ? 0 : (identity->queues ? identity->queues : 1);
 	reply.filtered = !stub->lies_about_filter;
+	reply.vhost = (identity->vhost == BC__V1__NIC__VHOST__ON) != stub->lies_about_vhost;
 	reply.n_published = n_ports;
 	reply.published = ports;
+	for (size_t i = 0; i < n_ports && stub->lies_about_ports; i++)
+		ports[i]->host_port++;
 	closure(&reply, closure_data);
 }
 
@@ -126,13 +129,19 @@ static void netd__set_policy(Bc__V1__Netd_Service *service, const Bc__V1__SetPol
 	struct stub_netd *stub = stub_of(service);
 	struct stub_nic *nic = nic_find(stub, request->nic->instance_id, request->nic->index);
 	Bc__V1__PreparedNic reply = BC__V1__PREPARED_NIC__INIT;
+	Bc__V1__PortMapping port = BC__V1__PORT_MAPPING__INIT, *ports[] = { &port };
 
 	if (!nic) {
 		rpc_fail(rpc_call_of(closure_data), GRPC_STATUS_NOT_FOUND, "no such NIC");
 		return;
 	}
 	nic->policy = request->filter->policy;
+	nic->host_port = stub->drops_ports ? 0 : nic->host_port;
 	stub->n_policies++;
+	port.host_port = nic->host_port;
+	port.guest_port = nic->guest_port;
+	reply.n_published = nic->host_port != 0;
+	reply.published = ports;
 	closure(&reply, closure_data);
 }
 
@@ -163,13 +172,42 @@ static void netd__list(Bc__V1__Netd_Service *service, const Bc__V1__NetdListRequ
 	closure(&reply, closure_data);
 }
 
+static void on_watch_end(struct rpc_call *call, void *userdata)
+{
+	struct stub_netd *stub = userdata;
+
+	for (size_t i = 0; i < stub->n_watchers; i++)
+		if (stub->watchers[i] == call) {
+			stub->watchers[i] = stub->watchers[--stub->n_watchers];
+			return;
+		}
+}
+
+/* Stays open, and silent but for what stub_netd_lose() says. */
 static void netd__watch(Bc__V1__Netd_Service *service, const Bc__V1__NetdWatchRequest *request,
         Bc__V1__NetdEvent_Closure closure, void *closure_data)
 {
-	(void)service;
+	struct stub_netd *stub = stub_of(service);
+
 	(void)request;
 	(void)closure;
-	(void)closure_data; /* stays open and silent */
+	assert(stub->n_watchers < ARRAY_SIZE(stub->watchers));
+	stub->watchers[stub->n_watchers++] = rpc_call_of(closure_data);
+	rpc_call_on_end(rpc_call_of(closure_data), on_watch_end, stub);
+}
+
+void stub_netd_lose(struct stub_netd *stub, const char *instance_id, unsigned index)
+{
+	Bc__V1__NetdEvent event = BC__V1__NETD_EVENT__INIT;
+	struct stub_nic *nic = nic_find(stub, instance_id, index);
+
+	assert(nic);
+	*nic = stub->nics[--stub->n_nics];
+	event.type = BC__V1__NETD_EVENT__TYPE__LOST;
+	event.instance_id = (char *)(uintptr_t)instance_id;
+	event.index = index;
+	for (size_t i = 0; i < stub->n_watchers; i++)
+		(void)rpc_stream_send(stub->watchers[i], &event.base);
 }
 
 #define NOT_SERVED(method, Request, Reply)                                                                   \

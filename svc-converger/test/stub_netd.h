@@ -26,7 +26,10 @@ struct stub_netd {
 	struct stub_nic nics[STUB_NICS_MAX];
 	size_t n_nics;
 	unsigned fail_prepare, fail_remove; /* the next so many fail */
-	bool lies_about_queues, lies_about_filter;
+	bool lies_about_queues, lies_about_filter, lies_about_vhost, lies_about_ports;
+	bool drops_ports;             /* SetPolicy leaves a NIC without an address to lead its ports to */
+	struct rpc_call *watchers[4]; /* weak */
+	size_t n_watchers;
 	unsigned n_prepared, n_removed, n_policies;
 };
 
@@ -34,4 +37,6 @@ struct stub_netd *stub_netd_new(struct loop *loop, const char *path);
 struct stub_netd *stub_netd_free(struct stub_netd *stub);
 void stub_netd_kill(struct stub_netd *stub);
 void stub_netd_revive(struct stub_netd *stub);
+/* Somebody deletes this interface: the watchers are told. */
+void stub_netd_lose(struct stub_netd *stub, const char *instance_id, unsigned index);
 unsigned stub_netd_held(const struct stub_netd *stub, const char *instance_id);

@@ -103,7 +103,7 @@ static Bc__V1__Domain *message_fill(struct domain_message *m, const struct stub_
 	m->port.host_port = domain->host_port;
 	m->port.guest_port = domain->guest_port;
 	m->port_pointer = &m->port;
-	m->domain.n_ports = domain->host_port && domain->vmm_pid;
+	m->domain.n_ports = domain->host_port != 0; /* as it is defined, up or not */
 	m->domain.ports = &m->port_pointer;
 	return &m->domain;
 }

@@ -281,6 +281,7 @@ static void spec_add(struct spec_messages *m, const struct wish *wish)
 		nic->attachment_case = BC__V1__NIC__ATTACHMENT_BRIDGE;
 		nic->bridge = &m->bridge;
 		nic->policy = wish->policy;
+		nic->vhost = wish->vhost;
 		m->nic_pointers[i][n] = nic;
 	}
 	item->n_nics = wish->n_bridge_nics;

@@ -51,6 +51,7 @@ struct wish {
 	Bc__V1__InstanceSpec__DesiredState state; /* 0: RUNNING */
 	unsigned n_bridge_nics;
 	Bc__V1__Nic__Policy policy;
+	Bc__V1__Nic__Vhost vhost; /* of the bridge NICs */
 	bool is_job;
 	const char *volume; /* NULL: none */
 	bool volume_read_only;
