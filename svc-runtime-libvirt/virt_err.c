@@ -69,6 +69,22 @@ static bool message_says_killed(const char *message)
 	return strstr(message, "terminating on signal") != NULL;
 }
 
+/* A break of the connection from libvirt to a QEMU, not of ours to libvirt. When that process has not been reaped yet
+ * libvirt takes it for alive, and does not look for its last words. */
+static bool message_says_monitor_broke(const char *message)
+{
+	static const char *const phrases[] = {
+		"failed to connect to monitor socket",
+		"Unable to read from monitor",
+		"Unable to write to monitor",
+	};
+
+	for (size_t i = 0; i < sizeof(phrases) / sizeof(phrases[0]); i++)
+		if (strstr(message, phrases[i]))
+			return true;
+	return false;
+}
+
 int virt_errno_from(int code, int system_errno, const char *message)
 {
 	if (message && message_says_no_memory(message))
@@ -124,7 +140,7 @@ int virt_errno_from(int code, int system_errno, const char *message)
 		case ECONNREFUSED:
 		case ECONNRESET:
 		case EPIPE:
-			return -ENOTCONN;
+			return message && message_says_monitor_broke(message) ? -EAGAIN : -ENOTCONN;
 		case ENOENT: /* a file, which is not what was asked about: no domain has a code of its own */
 			return -EBUSY;
 		case 0:
@@ -151,6 +167,10 @@ int virt_err(struct err *err, const char *what)
 		return err_set(err, r,
 		        "%s: %s: QEMU was killed, by a libvirt that began anew or by the kernel, whose log tells "
 		        "when memory ran out: try again",
+		        what, last->message);
+	if (r == -EAGAIN && last->message && message_says_monitor_broke(last->message))
+		return err_set(err, r,
+		        "%s: %s: QEMU has ended, and libvirt did not wait for its last words: try again",
 		        what, last->message);
 	return err_set(err, r, "%s: %s", what, last->message ? last->message : "libvirt gave no reason");
 }

@@ -40,6 +40,13 @@ static void errors_get_the_code_that_a_caller_can_act_on(void **state)
 		{ VIR_ERR_OPERATION_TIMEOUT, 0, "cannot acquire state change lock", -EAGAIN },
 		{ VIR_ERR_SYSTEM_ERROR, ECONNREFUSED, "Failed to connect socket", -ENOTCONN },
 		{ VIR_ERR_SYSTEM_ERROR, EPIPE, "Cannot send data", -ENOTCONN },
+		/* a QEMU that is gone is no libvirt that is */
+		{ VIR_ERR_SYSTEM_ERROR, ECONNREFUSED,
+		        "failed to connect to monitor socket: Connection refused", -EAGAIN },
+		{ VIR_ERR_SYSTEM_ERROR, ECONNRESET, "Unable to read from monitor: Connection reset by peer",
+		        -EAGAIN },
+		{ VIR_ERR_SYSTEM_ERROR, EPIPE, "Unable to write to monitor: Broken pipe", -EAGAIN },
+		{ VIR_ERR_SYSTEM_ERROR, ECONNRESET, NULL, -ENOTCONN },
 		{ VIR_ERR_SYSTEM_ERROR, ENOSPC, "Failed to write", -ENOSPC },
 		{ VIR_ERR_SYSTEM_ERROR, 0, "something", -EIO },
 		{ VIR_ERR_INTERNAL_ERROR, 0, "unexpected", -EIO },
