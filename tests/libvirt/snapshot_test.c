@@ -360,7 +360,8 @@ static void abandon(struct real *real)
 	snapshot_abandon(real->snapshot);
 }
 
-static void a_snapshot_that_nobody_wants_any_more_ends(void **state)
+/* One that nobody wants any more ends. */
+static void a_snapshot_that_comes_to_nothing_leaves_the_guest_as_it_was(void **state)
 {
 	struct real *real = *state;
 	struct real_request one;
@@ -374,6 +375,15 @@ static void a_snapshot_that_nobody_wants_any_more_ends(void **state)
 		assert_int_equal(r, -ECANCELED);
 	assert_int_equal(access(TAR(real, "cancelled"), F_OK), -1);
 	files_are_clean(real, one.id);
+	/* One that cannot be written is found out when the guest is on the layer. */
+	assert_int_equal(real_snapshot(real, one.id, false, TAR(real, "nowhere/x")), -EBUSY);
+	files_are_clean(real, one.id);
+	real_shell(
+	        "mkdir %s/full && mount -t tmpfs -o size=64k none %s/full", real->root.path, real->root.path);
+	assert_int_equal(real_snapshot(real, one.id, true, TAR(real, "full/x")), -ENOSPC);
+	real_shell("[ -z \"$(ls -A %s/full)\" ] && umount %s/full", real->root.path, real->root.path);
+	files_are_clean(real, one.id);
+	assert_int_equal(real_find(real, one.id)->condition.state, DOMAIN_RUNNING);
 	disk_write(real, one.id, "goes-on");
 	/* A file that is there is never written over. */
 	assert_int_equal(real_snapshot(real, one.id, false, TAR(real, "again")), 0);
@@ -635,7 +645,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(memory_of_a_guest_with_uefi),
 		cmocka_unit_test(what_cannot_be_restored_is_refused_and_nothing_is_left),
 		cmocka_unit_test(a_paused_guest_stays_paused),
-		cmocka_unit_test(a_snapshot_that_nobody_wants_any_more_ends),
+		cmocka_unit_test(a_snapshot_that_comes_to_nothing_leaves_the_guest_as_it_was),
 		cmocka_unit_test(qemu_killed_at_the_beginning_loses_nothing),
 		cmocka_unit_test(qemu_killed_on_the_layer_loses_nothing),
 		cmocka_unit_test(what_was_written_on_the_layer_outlives_its_qemu),
