@@ -257,14 +257,12 @@ static void a_port_is_gone_with_what_published_it(void **state)
 static void intelligence_knows_every_vm_of_ours(void **state)
 {
 	struct world *w = *state;
-	char path[128];
 
 	stub_runtime_add(w->runtime, "foreign", "", false, DOMAIN(RUNNING))->vmm_pid = 99;
 	stub_runtime_tell(w->runtime, stub_runtime_domain(w->runtime, "foreign"));
 	APPLY(w, { .id = A });
 	WAIT_STATUS(w, A, "RUNNING"); /* nobody waits for it */
-	(void)snprintf(path, sizeof(path), "%s/intelligence.sock", w->run_dir);
-	struct stub_intelligence *intelligence = stub_intelligence_new(w->loop, path);
+	struct stub_intelligence *intelligence = world_intelligence(w);
 	WORLD_WAIT(w, stub_intelligence_vm(intelligence, A));
 	APPLY(w, { .id = A }, { .id = B });
 	WORLD_WAIT(w, stub_intelligence_vm(intelligence, B));
@@ -287,8 +285,6 @@ static void intelligence_knows_every_vm_of_ours(void **state)
 	assert_int_equal(intelligence->n_vms, 1);
 	assert_int_equal(world_apply(w, (struct wish[]){ { 0 } }), 0);
 	WORLD_WAIT(w, intelligence->n_vms == 0);
-	world_stop(w);
-	stub_intelligence_free(intelligence);
 }
 
 /* --- progress --- */

@@ -76,11 +76,10 @@ static void nothing_is_removed_while_a_runtime_cannot_tell(void **state)
 static void what_is_no_runtime_keeps_nothing(void **state)
 {
 	struct world *w = *state;
-	char unused[SHA256_DIGEST_MAX], path[256], socket[128];
+	char unused[SHA256_DIGEST_MAX], path[256];
 
 	image_put(w, "an image that is not", unused, path, sizeof(path));
-	(void)snprintf(socket, sizeof(socket), "%s/runtime-later.sock", w->run_dir);
-	struct stub_runtime *later = stub_runtime_new(w->loop, socket, "later");
+	struct stub_runtime *later = world_runtime(w, "later", "later");
 	later->code = GRPC_STATUS_UNIMPLEMENTED;
 	later->fail[STUB_DESCRIBE] = UINT_MAX;
 	assert_int_equal(world_apply(w, (struct wish[]){ { .id = A }, { 0 } }), 0);
@@ -88,7 +87,6 @@ static void what_is_no_runtime_keeps_nothing(void **state)
 	WORLD_WAIT(w, later->n_calls[STUB_DESCRIBE] > 1);
 	housekeeping_run(w->converger->housekeeping);
 	assert_int_equal(access(path, F_OK), -1);
-	stub_runtime_free(later);
 }
 
 static void claims_of_instances_long_gone_are_released(void **state)

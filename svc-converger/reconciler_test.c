@@ -466,9 +466,8 @@ static void a_silent_socket_may_be_any_runtime(void **state)
 	make_dead_socket(path);
 	WAIT_STATUS(w, A, "PENDING/WaitingForRuntime");
 	assert_int_equal(unlink(path), 0);
-	struct stub_runtime *late = stub_runtime_new(w->loop, path, "late");
+	(void)world_runtime(w, "late", "late");
 	WAIT_STATUS(w, A, "RUNNING");
-	stub_runtime_free(late);
 }
 
 static void a_runtime_that_is_not_here_is_named(void **state)
@@ -485,25 +484,20 @@ static void a_runtime_that_is_not_here_is_named(void **state)
 	/* One that comes later is found by its socket. */
 	APPLY(w, { .id = A, .runtime = "late" }, { .id = B });
 	WAIT_STATUS(w, A, "FAILED/RuntimeNotInstalled");
-	char path[128];
-	(void)snprintf(path, sizeof(path), "%s/runtime-late.sock", w->run_dir);
-	struct stub_runtime *late = stub_runtime_new(w->loop, path, "late");
+	struct stub_runtime *late = world_runtime(w, "late", "late");
 	WAIT_STATUS(w, A, "RUNNING");
 	/* A move to another runtime is a new incarnation. */
 	APPLY(w, { .id = A }, { .id = B });
 	WORLD_WAIT(w, world_domain_is(w, A, DOMAIN(RUNNING)));
 	assert_int_equal(late->n_domains, 0);
-	stub_runtime_free(late);
 }
 
 /* A service that is not built yet hides nobody's name, and is used once it is built. */
 static void a_socket_without_a_runtime_is_not_waited_for(void **state)
 {
 	struct world *w = *state;
-	char path[128];
+	struct stub_runtime *late = world_runtime(w, "late", "late");
 
-	(void)snprintf(path, sizeof(path), "%s/runtime-late.sock", w->run_dir);
-	struct stub_runtime *late = stub_runtime_new(w->loop, path, "late");
 	late->code = GRPC_STATUS_UNIMPLEMENTED;
 	late->fail[STUB_DESCRIBE] = UINT_MAX;
 	APPLY(w, { .id = A, .runtime = "other" }, { .id = B, .runtime = "late" });
@@ -524,7 +518,6 @@ static void a_socket_without_a_runtime_is_not_waited_for(void **state)
 	WAIT_STATUS(w, B, "RUNNING");
 	stub_runtime_revive(w->runtime);
 	WAIT_STATUS(w, A, "FAILED/RuntimeNotInstalled");
-	stub_runtime_free(late);
 }
 
 static void a_host_without_runtimes_says_so(void **state)
@@ -545,12 +538,10 @@ static void a_host_without_runtimes_says_so(void **state)
 static void a_name_belongs_to_one_runtime(void **state)
 {
 	struct world *w = *state;
-	char path[128];
 
 	APPLY(w, { .id = A });
 	WAIT_STATUS(w, A, "RUNNING");
-	(void)snprintf(path, sizeof(path), "%s/runtime-twin.sock", w->run_dir);
-	struct stub_runtime *twin = stub_runtime_new(w->loop, path, "stub");
+	struct stub_runtime *twin = world_runtime(w, "twin", "stub");
 	WORLD_WAIT(w, twin->n_calls[STUB_DESCRIBE] > 2);
 	assert_int_equal(twin->n_calls[STUB_WATCH], 0);
 	assert_true(world_is(w, A, "RUNNING"));
@@ -558,7 +549,6 @@ static void a_name_belongs_to_one_runtime(void **state)
 	stub_runtime_kill(w->runtime);
 	WORLD_WAIT(w, twin->n_calls[STUB_WATCH] > 0);
 	WORLD_WAIT(w, stub_runtime_domain(twin, A) && stub_runtime_domain(twin, A)->state == DOMAIN(RUNNING));
-	stub_runtime_free(twin);
 }
 
 /* One operation per instance, and one stuck instance delays no other. */

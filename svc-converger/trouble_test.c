@@ -387,18 +387,13 @@ static void a_hold_keeps_memory_back_until_it_goes(void **state)
 static void a_runtime_that_admits_for_itself_is_left_alone(void **state)
 {
 	struct world *w = *state;
-	struct stub_runtime *other;
-	char path[128];
 
-	(void)snprintf(path, sizeof(path), "%s/runtime-other.sock", w->run_dir);
 	w->runtime->features[w->runtime->n_features++] = "self-admitting";
-	other = stub_runtime_new(w->loop, path, "other");
+	(void)world_runtime(w, "other", "other");
 	world_has_memory(w, 2048);
 	APPLY(w, { .id = A, .memory_mib = 8 << 20 }, { .id = B, .memory_mib = 256, .runtime = "other" });
 	WAIT_STATUS(w, A, "RUNNING");
 	WAIT_STATUS(w, B, "RUNNING");
-	world_stop(w);
-	stub_runtime_free(other);
 }
 
 /* A start that failed gives back the memory that it was charged, and who waits for it hears of it. */
@@ -455,13 +450,10 @@ static void the_refused_do_not_wake_each_other(void **state)
 static void a_turn_that_is_not_wished_any_more_is_not_waited_for(void **state)
 {
 	struct world *w = *state;
-	struct stub_runtime *other;
-	char path[128];
 
 	w->n_parallel = 1;
 	world_restart(w);
-	(void)snprintf(path, sizeof(path), "%s/runtime-other.sock", w->run_dir);
-	other = stub_runtime_new(w->loop, path, "other");
+	(void)world_runtime(w, "other", "other");
 	w->converger->options.change_timeout_usec = 3600 * USEC_PER_SEC;
 	w->runtime->hangs[STUB_ENSURE] = true;
 	APPLY(w, { .id = A });
@@ -476,8 +468,6 @@ static void a_turn_that_is_not_wished_any_more_is_not_waited_for(void **state)
 	w->runtime->hangs[STUB_ENSURE] = false;
 	stub_runtime_release(w->runtime);
 	WAIT_STATUS(w, A, "RUNNING");
-	world_stop(w);
-	stub_runtime_free(other);
 }
 
 int main(void)

@@ -116,6 +116,23 @@ void world_restart(struct world *world)
 	world_start(world);
 }
 
+struct stub_runtime *world_runtime(struct world *world, const char *name, const char *id)
+{
+	char path[128];
+
+	assert_true(world->n_runtimes < WORLD_RUNTIMES_MAX);
+	(void)snprintf(path, sizeof(path), "%s/runtime-%s.sock", world->run_dir, name);
+	return world->runtimes[world->n_runtimes++] = stub_runtime_new(world->loop, path, id);
+}
+
+struct stub_intelligence *world_intelligence(struct world *world)
+{
+	char path[128];
+
+	(void)snprintf(path, sizeof(path), "%s/intelligence.sock", world->run_dir);
+	return world->intelligence = stub_intelligence_new(world->loop, path);
+}
+
 int world_setup(void **state)
 {
 	struct world *world = calloc(1, sizeof(*world));
@@ -139,8 +156,7 @@ int world_setup(void **state)
 	assert_int_equal(loop_new(&world->loop), 0);
 	(void)snprintf(path, sizeof(path), "%s/netd.sock", world->run_dir);
 	world->netd = stub_netd_new(world->loop, path);
-	(void)snprintf(path, sizeof(path), "%s/runtime-stub.sock", world->run_dir);
-	world->runtime = stub_runtime_new(world->loop, path, "stub");
+	world->runtime = world_runtime(world, "stub", "stub");
 	volume_id[0] = 0;
 	world_start(world);
 	*state = world;
@@ -159,10 +175,14 @@ int world_teardown(void **state)
 {
 	struct world *world = *state;
 
-	world->runtime->n_held ? stub_runtime_release(world->runtime) : (void)0;
-	memset(world->runtime->hangs, 0, sizeof(world->runtime->hangs));
+	for (size_t i = 0; i < world->n_runtimes; i++) {
+		stub_runtime_release(world->runtimes[i]);
+		memset(world->runtimes[i]->hangs, 0, sizeof(world->runtimes[i]->hangs));
+	}
 	world_stop(world);
-	stub_runtime_free(world->runtime);
+	for (size_t i = 0; i < world->n_runtimes; i++)
+		stub_runtime_free(world->runtimes[i]);
+	stub_intelligence_free(world->intelligence);
 	stub_netd_free(world->netd);
 	loop_free(world->loop);
 	(void)nftw(world->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);

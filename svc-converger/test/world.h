@@ -3,12 +3,13 @@
 #pragma once
 
 #include "svc-converger/converger.h"
+#include "svc-converger/test/stub_intelligence.h"
 #include "svc-converger/test/stub_netd.h"
 #include "svc-converger/test/stub_runtime.h"
 
 #include "bc/v1/status.pb-c.h"
 
-enum { WORLD_PATIENCE_SEC = 60, WORLD_INSTANCES_MAX = 16 };
+enum { WORLD_PATIENCE_SEC = 60, WORLD_INSTANCES_MAX = 16, WORLD_RUNTIMES_MAX = 4 };
 
 struct world {
 	struct loop *loop;
@@ -17,9 +18,12 @@ struct world {
 	struct converger *converger; /* NULL while it is away */
 	struct rpc_server *server;   /* NULL unless world_serve() */
 	struct edge *edge;
-	struct rpc_channel *channel;  /* to it */
-	struct stub_runtime *runtime; /* "stub" */
+	struct rpc_channel *channel;                       /* to it */
+	struct stub_runtime *runtime;                      /* "stub"; weak: the first of these */
+	struct stub_runtime *runtimes[WORLD_RUNTIMES_MAX]; /* owned */
+	size_t n_runtimes;
 	struct stub_netd *netd;
+	struct stub_intelligence *intelligence;  /* NULL unless world_intelligence() */
 	uint64_t hold_mib;                       /* kept back by the specs sent from now on */
 	const char *proc;                        /* weak; NULL: "/proc" */
 	unsigned n_parallel;                     /* 0: as it is by default */
@@ -42,6 +46,11 @@ void world_stop(struct world *world);
 
 /* bc.v1.Converger on a socket, and a channel to it. Undone by world_stop(). */
 void world_serve(struct world *world);
+
+/* Another runtime, on runtime-NAME.sock; and an intelligence service. They are the world's: a test that fails leaves no
+ * server behind, whose calls the end of the loop would wait for. */
+struct stub_runtime *world_runtime(struct world *world, const char *name, const char *id);
+struct stub_intelligence *world_intelligence(struct world *world);
 
 /* An instance as tests need it. */
 struct wish {
