@@ -46,6 +46,7 @@ static void echo__unary(Bc__Test__Echo_Service *service, const echo_message *req
 		rpc_fail(call, (grpc_status_code)req->code, "%s", req->text);
 		return;
 	case BC__TEST__ECHO_MESSAGE__BEHAVIOUR__HANG:
+		echo_of(service)->n_hung++;
 		return;
 	default:
 		reply(req, closure_data);

@@ -7,6 +7,7 @@
 
 struct echo_service {
 	Bc__Test__Echo_Service service;
+	size_t n_hung;      /* unary calls that are not answered */
 	size_t n_cancelled; /* calls whose caller gave up */
 	size_t n_ended;     /* streams that are over */
 	size_t n_down;      /* messages that Down has sent or queued */
