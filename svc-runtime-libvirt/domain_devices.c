@@ -20,6 +20,64 @@
 
 enum { UNPLUG_TRIES = 3, UNPLUG_PAUSE_MSEC = 500 };
 
+/* --- what becomes of a domain while it runs --- */
+
+/* One of both. */
+struct note {
+	const char *rebound_ref;
+	const char *volume_id;
+	uint64_t volume_bytes;
+};
+
+/* 1: the metadata is another now, 0: it says so already. */
+static int note_take(const struct note *note, struct domain_def *def)
+{
+	if (note->rebound_ref) {
+		free(def->rebound_ref);
+		def->rebound_ref = strdup(note->rebound_ref);
+		return def->rebound_ref ? 1 : -ENOMEM;
+	}
+	for (size_t i = 0; i < def->n_volumes; i++)
+		if (strcmp(def->volumes[i].id, note->volume_id) == 0 &&
+		        def->volumes[i].size_bytes != note->volume_bytes) {
+			def->volumes[i].size_bytes = note->volume_bytes;
+			return 1;
+		}
+	return 0;
+}
+
+/* The running definition may be an older one than the stored: each keeps what else its metadata says. */
+static int note_in(virDomainPtr domain, bool live, const struct note *note, struct err *err)
+{
+	CLEANUP_FREE char *metadata = NULL;
+	struct domain_record record;
+
+	int r = domain_read_record(domain, live ? 0 : VIR_DOMAIN_XML_INACTIVE, &record, err);
+	if (r < 0)
+		return r;
+	if (!record.def) {
+		domain_record_done(&record);
+		return err_set(err, -EACCES, "the domain's metadata was taken away meanwhile");
+	}
+	r = note_take(note, record.def);
+	if (r > 0)
+		r = domain_xml_write_metadata(record.def, &metadata);
+	domain_record_done(&record);
+	if (r < 0 || !metadata)
+		return r;
+	if (virDomainSetMetadata(domain, VIR_DOMAIN_METADATA_ELEMENT, metadata, "bc", DOMAIN_XML_NS,
+	            live ? VIR_DOMAIN_AFFECT_LIVE : VIR_DOMAIN_AFFECT_CONFIG) < 0)
+		return virt_err(err, "writing the domain's metadata");
+	return 0;
+}
+
+static int note_both(virDomainPtr domain, const struct note *note, struct err *err)
+{
+	int r = note_in(domain, false, note, err);
+
+	return r < 0 ? r : note_in(domain, true, note, err);
+}
+
 /* --- volumes --- */
 
 static const struct domain_volume *find_volume(
@@ -59,6 +117,8 @@ static int grow_live(virDomainPtr domain, const struct domain_volume *volume, co
 	if (bytes > info.capacity &&
 	        virDomainBlockResize(domain, target, bytes, VIR_DOMAIN_BLOCK_RESIZE_BYTES) < 0)
 		return virt_err(err, "growing the volume");
+	/* the guest knows: without this note whoever asks is told the old size, and tells the guest once more */
+	(void)note_both(domain, &(struct note){ .volume_id = volume->id, .volume_bytes = bytes }, NULL);
 	*ret_bytes = bytes;
 	return 0;
 }
@@ -166,38 +226,6 @@ static int unplug(virDomainPtr domain, const char *xml, struct err *err)
 	return err_set(err, -EAGAIN, "the guest did not let go of the rebind disk");
 }
 
-/* The running definition may be an older one than the stored: each keeps what else its metadata says. */
-static int record_in(virDomainPtr domain, bool live, const char *ref, struct err *err)
-{
-	CLEANUP_FREE char *metadata = NULL;
-	struct domain_record record;
-
-	int r = domain_read_record(domain, live ? 0 : VIR_DOMAIN_XML_INACTIVE, &record, err);
-	if (r < 0)
-		return r;
-	if (!record.def) {
-		domain_record_done(&record);
-		return err_set(err, -EACCES, "the domain's metadata was taken away meanwhile");
-	}
-	free(record.def->rebound_ref);
-	record.def->rebound_ref = strdup(ref);
-	r = record.def->rebound_ref ? domain_xml_write_metadata(record.def, &metadata) : -ENOMEM;
-	domain_record_done(&record);
-	if (r < 0)
-		return r;
-	if (virDomainSetMetadata(domain, VIR_DOMAIN_METADATA_ELEMENT, metadata, "bc", DOMAIN_XML_NS,
-	            live ? VIR_DOMAIN_AFFECT_LIVE : VIR_DOMAIN_AFFECT_CONFIG) < 0)
-		return virt_err(err, "recording the identity");
-	return 0;
-}
-
-static int record_rebound(virDomainPtr domain, const char *ref, struct err *err)
-{
-	int r = record_in(domain, false, ref, err);
-
-	return r < 0 ? r : record_in(domain, true, ref, err);
-}
-
 static int rebind_with(virDomainPtr domain, const char *path, const struct instance_files_conf *files,
         const struct domain_rebind *rebind, struct err *err)
 {
@@ -224,7 +252,7 @@ static int rebind_with(virDomainPtr domain, const char *path, const struct insta
 	if (gone == 0)
 		(void)rebind_disk_remove(path);
 	if (r == 0)
-		r = record_rebound(domain, rebind->ref, err);
+		r = note_both(domain, &(struct note){ .rebound_ref = rebind->ref }, err);
 	return r < 0 ? r : gone;
 }
 

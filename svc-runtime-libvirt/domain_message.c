@@ -91,6 +91,7 @@ static void add_volumes(struct message *m, const struct domain_def *def)
 		path->serial = (char *)volume->serial;
 		path->path = volume->path;
 		path->read_only = volume->read_only;
+		path->size_bytes = volume->size_bytes;
 		m->domain.volumes[i] = path;
 	}
 	m->domain.n_volumes = def->n_volumes;

@@ -90,6 +90,9 @@ static xmlNode *metadata_node(const struct domain_def *def, bool with_ns)
 		xml_set(node, "serial", volume->serial);
 		xml_set(node, "path", volume->path);
 		xml_set(node, "read-only", yes_no(volume->read_only));
+		/* what libvirt would have to ask QEMU for */
+		if (volume->size_bytes)
+			xml_set_u64(node, "bytes", volume->size_bytes);
 	}
 	for (size_t i = 0; i < def->n_gpus; i++) {
 		xmlNode *node = xml_add(root, "gpu");

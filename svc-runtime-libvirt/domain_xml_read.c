@@ -97,6 +97,7 @@ static int read_volumes(const xmlNode *meta, struct domain_def *def)
 		        xml_attr(node, "serial", volume->serial, sizeof(volume->serial)) < 0)
 			return -EINVAL;
 		volume->read_only = xml_attr_is(node, "read-only", "yes");
+		volume->size_bytes = xml_attr_u64(node, "bytes");
 		volume->path = xml_attr_dup(node, "path");
 		if (!volume->path)
 			return -EINVAL;

@@ -215,6 +215,7 @@ static void volumes(struct request *q)
 		q->paths[i].path =
 		        (char *)(i ? "/var/lib/bc/volumes/logs.raw" : "/var/lib/bc/volumes/data.raw");
 		q->volumes[i].read_only = i == 1;
+		q->paths[i].size_bytes = UINT64_C(1) << (30 + i);
 	}
 }
 static void gpu(struct request *q)
@@ -408,6 +409,7 @@ static void compare_defs(const struct domain_def *a, const struct domain_def *b)
 		assert_string_equal(a->volumes[i].serial, b->volumes[i].serial);
 		assert_string_equal(a->volumes[i].path, b->volumes[i].path);
 		assert_int_equal(a->volumes[i].read_only, b->volumes[i].read_only);
+		assert_int_equal(a->volumes[i].size_bytes, b->volumes[i].size_bytes);
 	}
 	assert_int_equal(a->n_gpus, b->n_gpus);
 	for (size_t i = 0; i < a->n_gpus; i++) {

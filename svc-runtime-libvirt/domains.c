@@ -207,6 +207,16 @@ static bool same_text(const char *a, const char *b)
 	return strcmp(a ? a : "", b ? b : "") == 0;
 }
 
+static bool same_volumes(const struct domain_def *a, const struct domain_def *b)
+{
+	if (a->n_volumes != b->n_volumes)
+		return false;
+	for (size_t i = 0; i < a->n_volumes; i++)
+		if (a->volumes[i].size_bytes != b->volumes[i].size_bytes)
+			return false;
+	return true;
+}
+
 /* Whether anybody could tell the difference. */
 static bool look_equal(const struct domain_look *a, const struct domain_look *b)
 {
@@ -222,7 +232,7 @@ static bool look_equal(const struct domain_look *a, const struct domain_look *b)
 	        same_text(x->def->allocation_id, y->def->allocation_id) &&
 	        same_text(x->def->rebound_ref, y->def->rebound_ref) &&
 	        same_text(x->def->restored_from, y->def->restored_from) && x->def->n_nics == y->def->n_nics &&
-	        x->def->n_volumes == y->def->n_volumes;
+	        same_volumes(x->def, y->def);
 }
 
 /* now is 0 while it is not known since when: of what was there before us. */

@@ -652,6 +652,8 @@ static void volumes_grow_live_and_have_one_writer(void **state)
 	Bc__V1__Domain *domain = contract_set_state(c, request->spec->id, RUNNING);
 	assert_int_equal(domain->n_volumes, 1);
 	assert_string_equal(domain->volumes[0]->volume_id, "volume-1");
+	if (contract_has(c, "grow-volume"))
+		assert_int_equal(domain->volumes[0]->size_bytes, 16 * MIB);
 	bc__v1__domain__free_unpacked(domain, NULL);
 	/* Defining a second writer is no harm, starting it is. */
 	bc__v1__domain__free_unpacked(contract_ensure(c, other), NULL);
@@ -672,6 +674,10 @@ static void volumes_grow_live_and_have_one_writer(void **state)
 			assert_int_equal(reply->size_bytes, 32 * MIB);
 			bc__v1__grow_volume_reply__free_unpacked(reply, NULL);
 		}
+		/* Who comes anew sees that the guest knows. */
+		domain = contract_set_state(c, request->spec->id, RUNNING);
+		assert_int_equal(domain->volumes[0]->size_bytes, 32 * MIB);
+		bc__v1__domain__free_unpacked(domain, NULL);
 		grow.size_bytes = 16 * MIB;
 		contract_refused(c, RUNTIME(grow_volume), &grow, GRPC_STATUS_FAILED_PRECONDITION);
 		grow.size_bytes = 64 * MIB + 1;

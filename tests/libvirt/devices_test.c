@@ -51,6 +51,7 @@ static void volume_is_seen_and_grows(void **state)
 	assert_int_equal(size_of(request.volume_path[0]), 3 * GIB);
 	real_type(real, request.id, "echo now $(cat /sys/block/vd*/size)\n");
 	real_wait_output(real, request.id, "now 6291456");
+	assert_int_equal(real_find(real, request.id)->look.record.def->volumes[0].size_bytes, 3 * GIB);
 
 	assert_int_equal(real_grow_volume(real, request.id, "data", 3 * GIB, &bytes), 0); /* as it is */
 	assert_int_equal(real_grow_volume(real, request.id, "data", 2 * GIB, &bytes), -EBUSY);
