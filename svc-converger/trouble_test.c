@@ -23,6 +23,16 @@ static const char D[] = "00000000-0000-4000-8000-00000000000d";
 
 /* --- tries --- */
 
+/* Its next try failed as well, and what follows is the longest pause there is. */
+static void fails_for_an_hour(struct world *w, const char *id)
+{
+	struct instance *instance = converger_instance(w->converger, id);
+
+	w->converger->options.retry_min_usec = w->converger->options.retry_max_usec = 3600 * USEC_PER_SEC;
+	instance_fail(w->converger, instance, TROUBLE_RETRIED, 50, "StartFailed", "for the fiftieth time");
+	assert_true(instance->trouble->retry_usec > clock_realtime_usec() + 1800 * USEC_PER_SEC);
+}
+
 static void what_failed_often_can_still_be_removed(void **state)
 {
 	struct world *w = *state;
@@ -31,11 +41,44 @@ static void what_failed_often_can_still_be_removed(void **state)
 	APPLY(w, { .id = A, .n_bridge_nics = 1 });
 	WORLD_WAIT(w, w->runtime->n_calls[STUB_SET_STATE] >= 10);
 	WAIT_STATUS(w, A, "FAILED/StartFailed");
-	converger_instance(w->converger, A)->trouble->failures = 50;
+	fails_for_an_hour(w, A);
 	assert_int_equal(world_apply(w, (struct wish[]){ { 0 } }), 0);
 	WAIT_STATUS(w, A, "none");
 	assert_null(stub_runtime_domain(w->runtime, A));
 	assert_int_equal(stub_netd_held(w->netd, A), 0);
+}
+
+/* What failed before failed for another wish: neither its pause nor its finality is the next one's. */
+static void a_new_wish_begins_anew(void **state)
+{
+	struct world *w = *state;
+	struct wish wishes[] = { { .id = A, .memory_mib = 65 }, { .id = B, .state = STATE(STOPPED) },
+		{ .id = C, .allocation = "a2" }, { 0 } };
+
+	for (int terminal = 0; terminal < 2; terminal++) {
+		w->runtime->fail[STUB_SET_STATE] = UINT32_MAX;
+		APPLY(w, { .id = A }, { .id = B }, { .id = C }, { .id = D });
+		for (const char *const *id = (const char *const[]){ A, B, C, D, NULL }; *id; id++) {
+			WAIT_STATUS(w, *id, "FAILED/StartFailed");
+			if (terminal)
+				instance_fail(w->converger, converger_instance(w->converger, *id),
+				        TROUBLE_TERMINAL, 0, "StartFailed", "for ever");
+			else
+				fails_for_an_hour(w, *id);
+		}
+		w->runtime->fail[STUB_SET_STATE] = 0;
+		assert_int_equal(world_apply(w, wishes), 0);
+		WAIT_STATUS(w, A, "RUNNING");
+		WAIT_STATUS(w, B, "STOPPED");
+		WAIT_STATUS(w, C, "RUNNING");
+		WAIT_STATUS(w, D, "none");
+		w->converger->options.retry_min_usec = w->converger->options.retry_max_usec =
+		        20 * USEC_PER_MSEC;
+		assert_int_equal(world_apply(w, (struct wish[]){ { 0 } }), 0);
+		WAIT_STATUS(w, A, "none");
+		WAIT_STATUS(w, B, "none");
+		WAIT_STATUS(w, C, "none");
+	}
 }
 
 /* Each step of a start and of a removal fails once; the second try ends as if nothing had been. */
@@ -475,6 +518,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(what_failed_often_can_still_be_removed),
+		TEST(a_new_wish_begins_anew),
 		TEST(each_step_may_fail_once),
 		TEST(pauses_double_up_to_their_limit),
 		TEST(a_pause_that_is_over_is_no_final_failure),
