@@ -235,6 +235,7 @@ static void on_reply(const struct rpc_status *status, const ProtobufCMessage *re
 
 	pending->status = *status;
 	pending->answer = reply ? message_copy(reply) : NULL;
+	pending->request = NULL;
 	pending->done = true;
 	loop_exit(pending->c->loop, 0);
 }
@@ -244,7 +245,7 @@ void contract_begin(struct contract *c, struct rpc_method method, const void *re
 {
 	notify_drain(c);
 	*ret = (struct pending){ .c = c };
-	(void)rpc_unary(c->channel, method, request, timeout_usec, on_reply, ret);
+	ret->request = rpc_unary(c->channel, method, request, timeout_usec, on_reply, ret);
 }
 
 grpc_status_code contract_await(struct pending *pending)
@@ -253,6 +254,12 @@ grpc_status_code contract_await(struct pending *pending)
 	while (!pending->done)
 		assert_int_equal(loop_run(pending->c->loop), 0);
 	return pending->status.code;
+}
+
+grpc_status_code contract_give_up(struct pending *pending)
+{
+	rpc_cancel(pending->request);
+	return contract_await(pending);
 }
 
 void *contract_call_for(struct contract *c, struct rpc_method method, const void *request,

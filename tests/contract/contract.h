@@ -72,7 +72,8 @@ void *contract_call_for(struct contract *c, struct rpc_method method, const void
         uint64_t timeout_usec, struct rpc_status *ret_status);
 /* A call that is under way while others are made. */
 struct pending {
-	struct contract *c; /* weak */
+	struct contract *c;          /* weak */
+	struct rpc_request *request; /* weak; while it is not done */
 	struct rpc_status status;
 	ProtobufCMessage *answer; /* owned; freed by the caller */
 	bool done;
@@ -80,6 +81,8 @@ struct pending {
 void contract_begin(struct contract *c, struct rpc_method method, const void *request, uint64_t timeout_usec,
         struct pending *ret);
 grpc_status_code contract_await(struct pending *pending);
+/* As a caller does that waits no longer; the code it ended with. */
+grpc_status_code contract_give_up(struct pending *pending);
 /* Fails the test unless the call ends with that code. */
 void contract_refused(
         struct contract *c, struct rpc_method method, const void *request, grpc_status_code code);

@@ -312,6 +312,8 @@ static void gives_up(struct contract *c, const char *id)
 static void stalls_end_with_time_or_with_the_caller(void **state)
 {
 	struct contract *c = *state;
+	Bc__V1__SetStateRequest set = BC__V1__SET_STATE_REQUEST__INIT;
+	struct pending stalled;
 	char ids[2][UUID_TEXT_MAX];
 
 	for (unsigned i = 0; i < 2; i++)
@@ -322,7 +324,13 @@ static void stalls_end_with_time_or_with_the_caller(void **state)
 	/* Nobody else waits. */
 	contract_set_state_is(c, ids[1], STOPPED, GRPC_STATUS_OK, "");
 	control(c, "faults: [{method: SetState, id: %s, action: STALL_AFTER}]\n", ids[0]);
-	gives_up(c, ids[0]);
+	set.id = ids[0];
+	set.state = STOPPED;
+	contract_begin(c, RUNTIME(set_state), &set, CONTRACT_TIMEOUT_USEC, &stalled);
+	while (contract_state(c, ids[0]) != IS(STOPPED))
+		;
+	assert_false(stalled.done);
+	assert_int_equal(contract_give_up(&stalled), GRPC_STATUS_CANCELLED);
 	assert_int_equal(contract_state(c, ids[0]), IS(STOPPED));
 	control(c, "faults: [{method: SetState, action: STALL, stallMs: 20}]\n");
 	contract_set_state_is(c, ids[0], RUNNING, GRPC_STATUS_OK, "");

@@ -62,7 +62,7 @@ static void liar_prepare(struct contract *c)
 	contract_configure(c,
 	        "[service]\nlog_level=error\n"
 	        "[plugin]\nid=liar\nsocket=%s/plugin.sock\nexecutable=%s %s/liar\n"
-	        "poll=50ms\ntimeout=5s\nstart_timeout=60s\n",
+	        "poll=50ms\ntimeout=60s\nstart_timeout=60s\n",
 	        c->dir, BC_LIAR, c->dir);
 }
 
@@ -253,20 +253,20 @@ static void an_answer_that_is_none_is_an_error(void **state)
 static void a_stalled_plugin_is_given_up(void **state)
 {
 	struct contract *c = *state;
-	char stalled[UUID_TEXT_MAX], other[UUID_TEXT_MAX];
+	char stalled[UUID_TEXT_MAX], other[UUID_TEXT_MAX], json[128];
 	Bc__V1__EnsureRequest *request = ensure_new(c, 1);
 
 	contract_configure(c,
 	        "[plugin]\nid=liar\nsocket=%s/plugin.sock\nexecutable=%s %s/liar\n"
-	        "poll=50ms\ntimeout=1s\nstart_timeout=60s\n",
+	        "poll=50ms\ntimeout=5s\nstart_timeout=60s\n",
 	        c->dir, BC_LIAR, c->dir);
 	contract_end(c);
 	contract_start(c);
 	(void)snprintf(stalled, sizeof(stalled), "%s", request->spec->id);
 	bc__v1__domain__free_unpacked(contract_ensure(c, request), NULL);
-	manners(c, "{\"apply\": {\"sleep\": 20}}");
+	(void)snprintf(json, sizeof(json), "{\"apply\": {\"hold\": \"%s\"}}", stalled);
+	manners(c, json);
 	contract_set_state_is(c, stalled, RUNNING, GRPC_STATUS_DEADLINE_EXCEEDED, "plugin liar");
-	manners(c, "{}");
 	contract_start_instance(c, 2, other);
 	assert_true(contract_remove(c, other));
 	assert_true(contract_remove(c, stalled));
@@ -304,7 +304,7 @@ static void a_stalled_plugin_does_not_hold_up_the_end(void **state)
 	stream_close(watch_synced(c));
 	contract_start_instance(c, 1, id);
 	struct stream *watch = watch_synced(c);
-	manners(c, "{\"list\": {\"taps\": [\"foreign0\"]}, \"apply\": {\"sleep\": 600}}");
+	manners(c, "{\"list\": {\"taps\": [\"foreign0\"]}, \"apply\": {\"hold\": \"\"}}");
 	while (!is_judged) {
 		Bc__V1__DomainEvent *event = stream_next(watch);
 
@@ -321,54 +321,47 @@ static void a_stalled_plugin_does_not_hold_up_the_end(void **state)
 	contract_start(c);
 }
 
-struct twin {
-	struct contract *c;
-	int *n_left;
-	grpc_status_code code;
-};
-
-static void on_twin(const struct rpc_status *status, const ProtobufCMessage *reply, void *userdata)
+static void set_state_begin(struct contract *c, const char *id, Bc__V1__InstanceSpec__DesiredState state,
+        const char *key, struct pending *ret)
 {
-	struct twin *twin = userdata;
+	Bc__V1__SetStateRequest request = BC__V1__SET_STATE_REQUEST__INIT;
 
-	(void)reply;
-	twin->code = status->code;
-	if (--*twin->n_left == 0)
-		loop_exit(twin->c->loop, 0);
+	request.id = (char *)(uintptr_t)id;
+	request.state = state;
+	request.idempotency_key = (char *)(uintptr_t)key;
+	contract_begin(c, RUNTIME(set_state), &request, CONTRACT_TIMEOUT_USEC, ret);
+}
+
+static grpc_status_code set_state_end(struct pending *pending)
+{
+	grpc_status_code code = contract_await(pending);
+
+	if (pending->answer)
+		protobuf_c_message_free_unpacked(pending->answer, NULL);
+	return code;
 }
 
 static void the_same_call_twice_is_one(void **state)
 {
 	struct contract *c = *state;
 	Bc__V1__EnsureRequest *request = ensure_new(c, 1);
-	Bc__V1__SetStateRequest set = BC__V1__SET_STATE_REQUEST__INIT;
-	int n_left = 3;
-	struct twin twins[3];
+	const char *id = request->spec->id;
+	struct pending twins[2], other;
 	char key[96];
 
 	bc__v1__domain__free_unpacked(contract_ensure(c, request), NULL);
-	manners(c, "{\"apply\": {\"sleep\": 1}}");
-	(void)snprintf(key, sizeof(key), "instance:%s:apply:RUNNING", request->spec->id);
-	set.id = request->spec->id;
-	set.idempotency_key = key;
-	for (size_t i = 0; i < ARRAY_SIZE(twins); i++) {
-		twins[i] = (struct twin){ .c = c, .n_left = &n_left };
-		set.state = RUNNING;
-		/* the last one wishes for something else, and has to wait */
-		if (i == 2) {
-			set.state = STOPPED;
-			set.idempotency_key = (char[]){ "" };
-		}
-		(void)rpc_unary(
-		        c->channel, RUNTIME(set_state), &set.base, CONTRACT_TIMEOUT_USEC, on_twin, &twins[i]);
-	}
-	assert_int_equal(loop_run(c->loop), 0);
-	assert_int_equal(twins[0].code, GRPC_STATUS_OK);
-	assert_int_equal(twins[1].code, GRPC_STATUS_OK);
-	assert_int_equal(twins[2].code, GRPC_STATUS_UNAVAILABLE);
-	assert_int_equal(calls_with(c, key), 1);
+	manners(c, "{\"apply\": {\"hold\": \"\"}}");
+	(void)snprintf(key, sizeof(key), "instance:%s:apply:RUNNING", id);
+	set_state_begin(c, id, RUNNING, key, &twins[0]);
+	set_state_begin(c, id, RUNNING, key, &twins[1]);
+	/* the last one wishes for something else, and has to wait */
+	set_state_begin(c, id, STOPPED, "", &other);
+	assert_int_equal(set_state_end(&other), GRPC_STATUS_UNAVAILABLE);
 	manners(c, "{}");
-	assert_true(contract_remove(c, request->spec->id));
+	assert_int_equal(set_state_end(&twins[0]), GRPC_STATUS_OK);
+	assert_int_equal(set_state_end(&twins[1]), GRPC_STATUS_OK);
+	assert_int_equal(calls_with(c, key), 1);
+	assert_true(contract_remove(c, id));
 	bc__v1__ensure_request__free_unpacked(request, NULL);
 }
 
@@ -377,28 +370,19 @@ static void two_starts_at_once_do_not_share_a_volume(void **state)
 {
 	struct contract *c = *state;
 	Bc__V1__EnsureRequest *requests[2];
-	struct twin twins[2];
-	int n_left = ARRAY_SIZE(twins);
+	struct pending twins[2];
 
 	for (size_t i = 0; i < ARRAY_SIZE(twins); i++) {
 		requests[i] = ensure_new(c, (unsigned)i + 1);
 		ensure_add_volume(requests[i], c, "volume-1", false);
 		bc__v1__domain__free_unpacked(contract_ensure(c, requests[i]), NULL);
-		twins[i] = (struct twin){ .c = c, .n_left = &n_left };
 	}
-	manners(c, "{\"apply\": {\"sleep\": 1}}");
-	for (size_t i = 0; i < ARRAY_SIZE(twins); i++) {
-		Bc__V1__SetStateRequest set = BC__V1__SET_STATE_REQUEST__INIT;
-
-		set.id = requests[i]->spec->id;
-		set.state = RUNNING;
-		(void)rpc_unary(
-		        c->channel, RUNTIME(set_state), &set.base, CONTRACT_TIMEOUT_USEC, on_twin, &twins[i]);
-	}
-	assert_int_equal(loop_run(c->loop), 0);
-	assert_int_equal(twins[0].code, GRPC_STATUS_OK);
-	assert_int_equal(twins[1].code, GRPC_STATUS_FAILED_PRECONDITION);
+	manners(c, "{\"apply\": {\"hold\": \"\"}}");
+	for (size_t i = 0; i < ARRAY_SIZE(twins); i++)
+		set_state_begin(c, requests[i]->spec->id, RUNNING, "", &twins[i]);
+	assert_int_equal(set_state_end(&twins[1]), GRPC_STATUS_FAILED_PRECONDITION);
 	manners(c, "{}");
+	assert_int_equal(set_state_end(&twins[0]), GRPC_STATUS_OK);
 	for (size_t i = 0; i < ARRAY_SIZE(twins); i++) {
 		assert_true(contract_remove(c, requests[i]->spec->id));
 		bc__v1__ensure_request__free_unpacked(requests[i], NULL);
@@ -410,9 +394,7 @@ static void a_start_without_an_answer_holds_its_volumes(void **state)
 {
 	struct contract *c = *state;
 	Bc__V1__EnsureRequest *requests[2];
-	Bc__V1__SetStateRequest set = BC__V1__SET_STATE_REQUEST__INIT;
-	int n_left = 1;
-	struct twin cut = { .c = c, .n_left = &n_left };
+	struct pending cut;
 
 	for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
 		requests[i] = ensure_new(c, (unsigned)i + 1);
@@ -421,12 +403,11 @@ static void a_start_without_an_answer_holds_its_volumes(void **state)
 	}
 	const char *first = requests[0]->spec->id, *second = requests[1]->spec->id;
 	/* No list tells of it before it is up. */
-	manners(c, "{\"apply\": {\"sleep\": 1}, \"list\": {\"sleep\": 2}}");
-	set.id = requests[0]->spec->id;
-	set.state = RUNNING;
-	(void)rpc_unary(c->channel, RUNTIME(set_state), &set.base, 300000, on_twin, &cut);
-	assert_int_equal(loop_run(c->loop), 0);
-	assert_int_equal(cut.code, GRPC_STATUS_DEADLINE_EXCEEDED);
+	manners(c, "{\"apply\": {\"hold\": \"\"}, \"list\": {\"hold\": \"\"}}");
+	set_state_begin(c, first, RUNNING, "", &cut);
+	while (calls_with(c, ":apply:RUNNING") == 0)
+		(void)contract_state(c, first);
+	assert_int_equal(contract_give_up(&cut), GRPC_STATUS_CANCELLED);
 	contract_set_state_is(c, second, RUNNING, GRPC_STATUS_FAILED_PRECONDITION, "is open in instance");
 	manners(c, "{}");
 	struct stream *watch = watch_synced(c);
