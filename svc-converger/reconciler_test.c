@@ -21,6 +21,13 @@
 static const char A[] = "00000000-0000-4000-8000-00000000000a";
 static const char B[] = "00000000-0000-4000-8000-00000000000b";
 
+static unsigned instance_failures(struct world *w, const char *id)
+{
+	const struct trouble *trouble = converger_instance(w->converger, id)->trouble;
+
+	return trouble ? trouble->failures : 0;
+}
+
 static void an_instance_lives_its_life(void **state)
 {
 	struct world *w = *state;
@@ -864,6 +871,28 @@ static void a_policy_reaches_a_running_instance(void **state)
 	WAIT_STATUS(w, A, "RUNNING/RestartNeeded");
 }
 
+/* What netd could not set is not taken for set: it is told, remembered, and tried again until every NIC has it. */
+static void a_policy_that_was_not_set_is_set_again(void **state)
+{
+	struct world *w = *state;
+
+	APPLY(w, { .id = A, .n_bridge_nics = 2 });
+	WAIT_STATUS(w, A, "RUNNING");
+	w->netd->fail_policy = UINT32_MAX;
+	APPLY(w, { .id = A, .n_bridge_nics = 2, .policy = BC__V1__NIC__POLICY__NONE });
+	for (int restart = 0; restart < 2; restart++) {
+		WORLD_WAIT(w, instance_failures(w, A) > 2);
+		WAIT_STATUS(w, A, "RUNNING/PolicyFailed");
+		assert_int_equal(w->netd->nics[0].policy, BC__V1__NIC__POLICY__NONE);
+		assert_int_not_equal(w->netd->nics[1].policy, BC__V1__NIC__POLICY__NONE);
+		world_restart(w);
+	}
+	w->netd->fail_policy = 0;
+	WORLD_WAIT(w, w->netd->nics[1].policy == BC__V1__NIC__POLICY__NONE);
+	WAIT_STATUS(w, A, "RUNNING");
+	assert_string_equal(w->runtime->log, "ensure 000a;run 000a;");
+}
+
 /* Its interface was prepared for the spec before, when it waits for a slot. */
 static void a_policy_reaches_a_start_that_waits_its_turn(void **state)
 {
@@ -1057,6 +1086,7 @@ int main(void)
 		TEST(a_volume_has_one_writer),
 		TEST(a_draining_node_starts_nothing),
 		TEST(a_policy_reaches_a_running_instance),
+		TEST(a_policy_that_was_not_set_is_set_again),
 		TEST(a_policy_reaches_a_start_that_waits_its_turn),
 		TEST(user_data_is_waited_for),
 		TEST(stops_and_removals_go_first),

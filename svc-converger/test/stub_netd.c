@@ -135,6 +135,11 @@ static void netd__set_policy(Bc__V1__Netd_Service *service, const Bc__V1__SetPol
 		rpc_fail(rpc_call_of(closure_data), GRPC_STATUS_NOT_FOUND, "no such NIC");
 		return;
 	}
+	if (nic->index == 1 && stub->fail_policy) {
+		stub->fail_policy--;
+		rpc_fail(rpc_call_of(closure_data), GRPC_STATUS_INTERNAL, "made to fail");
+		return;
+	}
 	nic->policy = request->filter->policy;
 	nic->host_port = stub->drops_ports ? 0 : nic->host_port;
 	stub->n_policies++;

@@ -26,6 +26,7 @@ struct stub_netd {
 	struct stub_nic nics[STUB_NICS_MAX];
 	size_t n_nics;
 	unsigned fail_prepare, fail_remove; /* the next so many fail */
+	unsigned fail_policy;               /* the next so many of a NIC 1 fail */
 	bool lies_about_queues, lies_about_filter, lies_about_vhost, lies_about_ports;
 	bool drops_ports;             /* SetPolicy leaves a NIC without an address to lead its ports to */
 	struct rpc_call *watchers[4]; /* weak */
