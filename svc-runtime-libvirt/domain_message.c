@@ -137,6 +137,7 @@ static void add_managed(struct message *m, const struct domain_entry *entry)
 	d->n_gpu_device_ids = def->n_gpus;
 	if (boot->begun_usec) {
 		m->boot = (Bc__V1__BootTimings)BC__V1__BOOT_TIMINGS__INIT;
+		m->boot.prepared_ns = since_begin_ns(boot, boot->prepared_usec);
 		m->boot.vmm_started_ns = since_begin_ns(boot, boot->started_usec);
 		m->boot.first_output_ns = since_begin_ns(boot, boot->first_output_usec);
 		m->boot.ready_ns = since_begin_ns(boot, boot->ready_usec);

@@ -132,9 +132,11 @@ static int start(virConnectPtr conn, virDomainPtr domain, const struct domain_de
 	if (r < 0)
 		return r;
 	if (domain_has_memory(start->files, def->id)) {
+		start->prepared_usec = clock_monotonic_usec();
 		r = domain_restore_memory(domain, def->id, start->files, err);
 	} else {
 		r = instance_files_grow(start->files, def, err);
+		start->prepared_usec = clock_monotonic_usec();
 		if (r == 0 && virDomainCreateWithFlags(domain, VIR_DOMAIN_START_PAUSED) < 0)
 			r = start_error(def, err);
 	}

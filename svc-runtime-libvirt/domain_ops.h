@@ -23,7 +23,8 @@ struct domain_start {
 	struct loop *loop; /* weak */
 	/* out */
 	struct serial_tap *tap; /* owned; NULL when nothing was started, or the port cannot be had */
-	uint64_t started_usec;  /* monotonic; 0: it ran already */
+	uint64_t prepared_usec; /* monotonic, as the next: its files were ready */
+	uint64_t started_usec;  /* 0: it ran already */
 };
 /* Starts it, or resumes or pauses what runs. The guest's first instruction comes after the tap is there. */
 int domain_op_run(virConnectPtr conn, const char *id, struct domain_start *start, struct err *err);

@@ -17,8 +17,9 @@ struct runtime;
 struct slow;
 
 struct domain_boot_times {
-	uint64_t begun_usec;                                  /* monotonic; 0: not started by this process */
-	uint64_t started_usec, first_output_usec, ready_usec; /* monotonic; 0: not seen */
+	uint64_t begun_usec; /* monotonic; 0: not started by this process */
+	/* monotonic; 0: not seen */
+	uint64_t prepared_usec, started_usec, first_output_usec, ready_usec;
 };
 
 struct domain_entry {

@@ -153,6 +153,7 @@ static void run_end(struct op *op, struct domain_entry *entry)
 	if (any)
 		any->starting = false;
 	if (entry && start->started_usec) {
+		entry->boot.prepared_usec = start->prepared_usec;
 		entry->boot.started_usec = start->started_usec;
 		entry->panicked = false;
 	}

@@ -202,6 +202,11 @@ static void states_follow_and_repeat(void **state)
 			fail_msg("step %zu: state %d", i, domain->state);
 		assert_true(domain->since->seconds >= since);
 		since = domain->since->seconds;
+		/* Who tells how long a start took tells each part of it. */
+		if (domain->boot && domain->boot->vmm_started_ns) {
+			assert_true(domain->boot->prepared_ns > 0);
+			assert_true(domain->boot->prepared_ns <= domain->boot->vmm_started_ns);
+		}
 		bc__v1__domain__free_unpacked(domain, NULL);
 		assert_int_equal(contract_state(c, id), STEPS[i].state);
 	}

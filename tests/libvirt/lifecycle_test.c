@@ -55,6 +55,8 @@ static void kernel_guest_lives_and_goes(void **state)
 	assert_int_equal(entry->condition.state, DOMAIN_RUNNING);
 	assert_true(entry->look.pid > 0);
 	real_wait_output(real, request.id, "GUEST-READY one");
+	assert_true(entry->boot.prepared_usec > entry->boot.begun_usec);
+	assert_true(entry->boot.started_usec >= entry->boot.prepared_usec);
 	assert_true(entry->boot.first_output_usec > entry->boot.begun_usec);
 	assert_true(entry->boot.ready_usec >= entry->boot.first_output_usec);
 
