@@ -1,6 +1,7 @@
 #include "svc-converger/reconciler.h"
 
 #include "lib/base/cleanup.h"
+#include "lib/base/clock.h"
 #include "svc-converger/snapshot_task.h"
 #include "svc-converger/test/world.h"
 #include "svc-converger/trouble.h"
@@ -167,6 +168,7 @@ static void unreachable_is_not_gone(void **state)
 
 	stub_runtime_kill(w->runtime);
 	WAIT_STATUS(w, A, "UNKNOWN/RuntimeUnreachable");
+	w->call_timeout_usec = 500 * USEC_PER_MSEC;
 	world_restart(w);
 	APPLY(w, { .id = A, .n_bridge_nics = 1 }); /* B is dropped meanwhile */
 	WAIT_STATUS(w, B, "REMOVING/WaitingForRuntime");

@@ -208,7 +208,7 @@ static void a_doubt_is_not_left_to_an_older_list(void **state)
 	struct world *w = *state;
 
 	/* No full look but the one below, however long it takes. */
-	w->resync_usec = w->call_timeout_usec = 3600 * USEC_PER_SEC;
+	w->resync_usec = 3600 * USEC_PER_SEC;
 	world_restart(w);
 	APPLY(w, { .id = A, .state = STATE(STOPPED) });
 	WAIT_STATUS(w, A, "STOPPED");
@@ -497,7 +497,6 @@ static void a_turn_that_is_not_wished_any_more_is_not_waited_for(void **state)
 	w->n_parallel = 1;
 	world_restart(w);
 	(void)world_runtime(w, "other", "other");
-	w->converger->options.change_timeout_usec = 3600 * USEC_PER_SEC;
 	w->runtime->hangs[STUB_ENSURE] = true;
 	APPLY(w, { .id = A });
 	WORLD_WAIT(w, w->runtime->n_held == 1);

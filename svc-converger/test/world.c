@@ -46,10 +46,10 @@ void world_start(struct world *world)
 		.link_retry_min_usec = 5 * USEC_PER_MSEC,
 		.link_retry_max_usec = 20 * USEC_PER_MSEC,
 		.call_timeout_usec =
-		        world->call_timeout_usec ? world->call_timeout_usec : 500 * USEC_PER_MSEC,
-		.change_timeout_usec = 2 * USEC_PER_SEC,
+		        world->call_timeout_usec ? world->call_timeout_usec : 3600 * USEC_PER_SEC,
+		.change_timeout_usec = 3600 * USEC_PER_SEC,
 		.resync_usec = world->resync_usec ? world->resync_usec : 200 * USEC_PER_MSEC,
-		.stable_usec = 2 * USEC_PER_SEC,
+		.stable_usec = 3600 * USEC_PER_SEC,
 	};
 
 	(void)snprintf(netd, sizeof(netd), "%s/netd.sock", world->run_dir);

@@ -23,13 +23,14 @@ struct world {
 	struct stub_runtime *runtimes[WORLD_RUNTIMES_MAX]; /* owned */
 	size_t n_runtimes;
 	struct stub_netd *netd;
-	struct stub_intelligence *intelligence;  /* NULL unless world_intelligence() */
-	uint64_t hold_mib;                       /* kept back by the specs sent from now on */
-	const char *proc;                        /* weak; NULL: "/proc" */
-	unsigned n_parallel;                     /* 0: as it is by default */
-	uint64_t resync_usec, call_timeout_usec; /* 0: 200 ms, 500 ms */
-	const struct transfer_config *transfer;  /* weak; NULL: as it is by default */
-	uint64_t revision;                       /* of the last spec sent */
+	struct stub_intelligence *intelligence; /* NULL unless world_intelligence() */
+	uint64_t hold_mib;                      /* kept back by the specs sent from now on */
+	const char *proc;                       /* weak; NULL: "/proc" */
+	unsigned n_parallel;                    /* 0: as it is by default */
+	uint64_t resync_usec;                   /* 0: 200 ms */
+	uint64_t call_timeout_usec;             /* 0: none is given up, however slow the machine is */
+	const struct transfer_config *transfer; /* weak; NULL: as it is by default */
+	uint64_t revision;                      /* of the last spec sent */
 	/* the answer to the last apply */
 	bool is_answered;
 	int answer;
