@@ -271,6 +271,11 @@ void balloons_look(struct balloons *b)
 	look_step(b);
 }
 
+bool balloons_are_busy(const struct balloons *balloons)
+{
+	return balloons->phase != PHASE_IDLE;
+}
+
 uint64_t balloons_current_bytes(const struct balloons *b, const char *instance_id)
 {
 	const struct guest *guest = b ? id_map_get(b->guests, instance_id) : NULL;

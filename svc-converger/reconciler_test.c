@@ -101,6 +101,7 @@ static void no_instances_section_changes_nothing(void **state)
 
 	stub_runtime_add(w->runtime, B, "old", true, DOMAIN(RUNNING));
 	stub_runtime_tell(w->runtime, stub_runtime_domain(w->runtime, B));
+	WORLD_WAIT(w, world_has_heard(w, B));
 	assert_int_equal(world_apply_no_opinion(w), 0);
 	world_settle(w);
 	assert_true(world_domain_is(w, B, DOMAIN(RUNNING)));
@@ -142,6 +143,7 @@ static void a_foreign_domain_is_never_touched(void **state)
 
 	stub_runtime_add(w->runtime, A, "", false, DOMAIN(RUNNING));
 	stub_runtime_tell(w->runtime, stub_runtime_domain(w->runtime, A));
+	WORLD_WAIT(w, world_has_heard(w, A));
 	APPLY(w, { .id = A, .n_bridge_nics = 1 });
 	WAIT_STATUS(w, A, "FAILED/ForeignDomain");
 	APPLY(w, { .id = A, .state = STATE(STOPPED) });
@@ -352,7 +354,7 @@ static void a_stale_domain_goes_first(void **state)
 
 	stub_runtime_add(w->runtime, A, "ancient", true, DOMAIN(RUNNING));
 	stub_runtime_tell(w->runtime, stub_runtime_domain(w->runtime, A));
-	world_settle(w);
+	WORLD_WAIT(w, world_has_heard(w, A));
 	APPLY(w, { .id = A });
 	WORLD_WAIT(w,
 	        world_domain_is(w, A, DOMAIN(RUNNING)) &&
@@ -651,6 +653,7 @@ static void a_foreign_domain_that_is_down_holds_no_volume(void **state)
 	WORLD_WAIT(w, w->runtime->n_held == 1);
 	stub_runtime_add(w->runtime, A, "", false, DOMAIN(RUNNING));
 	stub_runtime_tell(w->runtime, stub_runtime_domain(w->runtime, A));
+	WORLD_WAIT(w, world_has_heard(w, A));
 	w->runtime->hangs[STUB_ENSURE] = false;
 	stub_runtime_release(w->runtime);
 	WAIT_STATUS(w, A, "FAILED/ForeignDomain");

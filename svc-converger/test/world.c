@@ -4,8 +4,10 @@
 #include "lib/base/clock.h"
 #include "lib/rpc/client.h"
 #include "svc-converger/apply.h"
+#include "svc-converger/balloons.h"
 #include "svc-converger/edge.h"
 #include "svc-converger/instance_status.h"
+#include "svc-converger/runtimes.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -231,7 +233,10 @@ void world_settle(struct world *world)
 		struct converger *c = world->converger;
 
 		run_briefly(world, USEC_PER_MSEC);
-		calm = c->n_operations || c->dirty.first || c->pass_is_posted ? 0 : calm + 1;
+		calm = c->n_operations || c->dirty.first || c->pass_is_posted ||
+		                balloons_are_busy(c->balloons)
+		        ? 0
+		        : calm + 1;
 	}
 }
 
@@ -475,6 +480,15 @@ bool world_domain_is(struct world *world, const char *id, Bc__V1__Domain__State 
 	struct stub_domain *domain = stub_runtime_domain(world->runtime, id);
 
 	return domain && domain->state == state;
+}
+
+bool world_has_heard(struct world *world, const char *id)
+{
+	const struct stub_domain *domain = stub_runtime_domain(world->runtime, id);
+	const struct runtime_link *link = runtimes_find(world->converger->runtimes, world->runtime->id);
+	const struct domain *heard = link ? runtime_link_domain(link, id) : NULL;
+
+	return domain ? heard && heard->state == domain->state : !heard;
 }
 
 bool world_said(struct world *world, const char *reason)

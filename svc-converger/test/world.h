@@ -83,6 +83,8 @@ int world_apply_no_opinion(struct world *world);
  * time the converger is restarted. */
 void world_has_memory(struct world *world, unsigned mib);
 bool world_domain_is(struct world *world, const char *id, Bc__V1__Domain__State state);
+/* Of the domain as it is. What a runtime tells by itself may come behind the next apply. */
+bool world_has_heard(struct world *world, const char *id);
 bool world_said(struct world *world, const char *reason); /* an event */
 /* A volume every later spec names; id "" for none. */
 void world_volume(struct world *world, const char *id, uint64_t mib);
