@@ -247,11 +247,12 @@ void lifecycle_run(struct runtime *runtime, const char *id, bool paused, lifecyc
 		return;
 	request->start = (struct domain_start){ .paused = paused, .loop = runtime->loop };
 	struct domain_entry *entry = domains_find(runtime->domains, id);
+	uint64_t now = clock_monotonic_usec(); /* before the job can begin */
 	if (op_submit(&request->op, runtime->ops) < 0 || !entry)
 		return;
 	if (domain_entry_managed(entry) && !domain_state_is_active(entry->condition.state)) {
 		entry->starting = true;
-		entry->boot = (struct domain_boot_times){ .begun_usec = clock_monotonic_usec() };
+		entry->boot = (struct domain_boot_times){ .begun_usec = now };
 		entry->completed = false;
 		if (entry->console)
 			console_begin(entry->console);
