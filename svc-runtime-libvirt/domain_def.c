@@ -38,7 +38,6 @@ struct domain_def *domain_def_free(struct domain_def *def)
 	free(def->kernel);
 	free(def->initramfs);
 	free(def->cmdline);
-	free(def->profile);
 	free(def->seed_path);
 	free(def->log_path);
 	free(def->restored_from);

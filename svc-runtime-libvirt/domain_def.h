@@ -85,8 +85,8 @@ struct domain_def {
 	char *disk_path;          /* the overlay; NULL with a direct kernel */
 	uint64_t root_disk_bytes; /* 0: the image's own */
 	bool uefi;
-	char *nvram_path;                             /* NULL without UEFI */
-	char *kernel, *initramfs, *cmdline, *profile; /* NULL with an image; initramfs may be NULL */
+	char *nvram_path;                   /* NULL without UEFI */
+	char *kernel, *initramfs, *cmdline; /* NULL with an image; initramfs may be NULL */
 
 	char *seed_path; /* NULL: none */
 	char *log_path;  /* of the serial port */

@@ -142,10 +142,15 @@ static int take_kernel(const Bc__V1__KernelBoot *kernel, struct domain_def *def,
 		r = dup_to(&def->cmdline, kernel->cmdline);
 	if (r < 0)
 		return r;
-	if (kernel->profile[0] && strcmp(kernel->profile, "fast") != 0)
-		return err_set(err, -EINVAL, "spec.boot.kernel.profile: '%s' is neither empty nor \"fast\"",
+	/* as if it were not wished is no way to take a wish */
+	if (strcmp(kernel->profile, "fast") == 0)
+		return err_set(err, -EOPNOTSUPP,
+		        "spec.boot.kernel.profile: 'fast' is not built yet in version " BC_VERSION
+		        ": leave it out");
+	if (kernel->profile[0])
+		return err_set(err, -EINVAL, "spec.boot.kernel.profile: '%s' is no profile: leave it out",
 		        QUOTED(kernel->profile));
-	return dup_to(&def->profile, kernel->profile);
+	return 0;
 }
 
 static int take_boot(

@@ -63,8 +63,6 @@ static xmlNode *metadata_node(const struct domain_def *def, bool with_ns)
 		if (def->root_disk_bytes)
 			xml_set_u64(image, "disk-bytes", def->root_disk_bytes);
 	}
-	if (def->profile && def->profile[0])
-		xml_add_text(root, "profile", def->profile);
 	if (def->balloon_min_bytes)
 		xml_add_u64(root, "balloon-min", def->balloon_min_bytes);
 	if (def->restored_from)

@@ -155,7 +155,6 @@ static int read_metadata(const xmlNode *meta, struct domain_def *def)
 	        xml_text(xml_child(meta, "spec"), def->spec_digest, sizeof(def->spec_digest)) < 0)
 		return -EINVAL;
 	(void)domain_kind_from_string(kind, &def->kind);
-	def->profile = xml_text_dup(xml_child(meta, "profile"));
 	def->restored_from = xml_text_dup(xml_child(meta, "restored-from"));
 	def->rebound_ref = xml_text_dup(xml_child(meta, "rebound"));
 	def->balloon_min_bytes = xml_text_u64(xml_child(meta, "balloon-min"));

@@ -555,6 +555,10 @@ static void unknown_profile(struct request *q)
 {
 	q->kernel.profile = (char *)"turbo";
 }
+static void fast_profile(struct request *q)
+{
+	q->kernel.profile = (char *)"fast";
+}
 static void unstated_format(struct request *q)
 {
 	use_image(q, BC__V1__IMAGE_BOOT__FORMAT__FORMAT_UNSPECIFIED);
@@ -701,6 +705,7 @@ static void bad_requests_are_refused(void **state)
 		{ relative_kernel, -EINVAL, "absolute" },
 		{ control_character, -EINVAL, "control character" },
 		{ unknown_profile, -EINVAL, "turbo" },
+		{ fast_profile, -EOPNOTSUPP, "not built yet" },
 		{ unstated_format, -EINVAL, "format" },
 		{ bad_digest, -EINVAL, "spec.boot.image.digest" },
 		{ no_image_path, -EINVAL, "image_path" },
