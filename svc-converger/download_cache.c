@@ -625,8 +625,12 @@ static uint64_t file_collect(struct download_cache *cache, const char *name, con
 	return unlinkat(cache->dir_fd, name, 0) == 0 ? (uint64_t)st->st_blocks * 512 : 0;
 }
 
-/* Wishes that nobody has any more and that are not fulfilled. */
-static void wishes_collect(
+bool download_cache_has_wishes(const struct download_cache *cache)
+{
+	return cache->n_wishes > 0;
+}
+
+void download_cache_end_unwanted(
         struct download_cache *cache, bool (*in_use)(const char *digest, void *userdata), void *userdata)
 {
 	struct entry *next;
@@ -647,7 +651,7 @@ uint64_t download_cache_collect(struct download_cache *cache, uint64_t keep_usec
 	uint64_t freed = 0;
 	int fd;
 
-	wishes_collect(cache, in_use, userdata);
+	download_cache_end_unwanted(cache, in_use, userdata);
 	fd = openat(cache->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	dir = fd < 0 ? NULL : fdopendir(fd);
 	while (dir && (item = readdir(dir))) {

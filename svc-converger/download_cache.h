@@ -75,6 +75,12 @@ void download_cache_cancel(struct download_cache *cache, const char *digest);
 /* Removes a ready file or a part. -ENOENT. A running download is ended first. */
 int download_cache_drop(struct download_cache *cache, const char *digest);
 
+/* Something is wished for that is not there. */
+bool download_cache_has_wishes(const struct download_cache *cache);
+/* Ends what nobody wishes for any more; in_use() says who does. Parts stay for a later wish. */
+void download_cache_end_unwanted(
+        struct download_cache *cache, bool (*in_use)(const char *digest, void *userdata), void *userdata);
+
 /* One look over the directory: what in_use() denies and has not been used for keep_usec is removed, parts too. What
  * is in use has its time of use written on it (its mtime), so that a restart forgets nothing. Call it only when every
  * user is known: an unreachable runtime's domains may rest on an image. Returns the bytes freed. */

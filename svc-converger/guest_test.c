@@ -290,8 +290,8 @@ static void intelligence_knows_every_vm_of_ours(void **state)
 /* --- progress --- */
 
 struct watched {
-	uint64_t done_bytes, total_bytes; /* of A's image, as last told */
-	unsigned n_told;
+	const char *what;
+	uint64_t done_bytes, total_bytes; /* of what A is made from, as last told */
 };
 
 static void on_delta(struct rpc_request *stream, const ProtobufCMessage *message, void *userdata)
@@ -305,10 +305,9 @@ static void on_delta(struct rpc_request *stream, const ProtobufCMessage *message
 
 		if (strcmp(delta->instances[i]->id, A) != 0 || !progress)
 			continue;
-		assert_string_equal(progress->what, "fetching image");
+		assert_string_equal(progress->what, watched->what);
 		watched->done_bytes = progress->done_bytes;
 		watched->total_bytes = progress->total_bytes;
-		watched->n_told++;
 	}
 }
 
@@ -318,13 +317,12 @@ static void on_watch_end(const struct rpc_status *status, void *userdata)
 	(void)userdata;
 }
 
-static void a_watcher_sees_an_image_come_in(void **state)
+static void watch_come_in(struct world *w, const char *what, bool is_restore)
 {
 	enum { SIZE = 1 << 20 };
 	static const struct rpc_stream_handlers handlers = { .on_message = on_delta, .on_end = on_watch_end };
-	struct world *w = *state;
 	Bc__V1__WatchStatusRequest request = BC__V1__WATCH_STATUS_REQUEST__INIT;
-	struct watched watched = { 0 };
+	struct watched watched = { .what = what };
 	uint8_t *image = calloc(1, SIZE);
 	char ca[160], url[256], digest[SHA256_DIGEST_MAX];
 	struct transfer_config transfer = { .ca_path = ca };
@@ -342,8 +340,11 @@ static void a_watcher_sees_an_image_come_in(void **state)
 	        RPC_METHOD(Bc__V1__Converger_Service, bc__v1__converger__descriptor, watch_status),
 	        &request.base, UINT64_MAX, &handlers, &watched);
 	rpc_request_read(watch);
-	APPLY(w, { .id = A, .image_digest = digest, .image_url = url });
-	WAIT_STATUS(w, A, "PENDING/FetchingImage");
+	if (is_restore)
+		APPLY(w, { .id = A, .restore_digest = digest, .restore_url = url });
+	else
+		APPLY(w, { .id = A, .image_digest = digest, .image_url = url });
+	WAIT_STATUS(w, A, is_restore ? "PENDING/FetchingSnapshot" : "PENDING/FetchingImage");
 	WORLD_WAIT(w, watched.done_bytes > 0 && watched.done_bytes <= SIZE / 2);
 	assert_int_equal(watched.total_bytes, SIZE);
 	https_server_set_faults(server, &(struct https_faults){ 0 });
@@ -351,6 +352,16 @@ static void a_watcher_sees_an_image_come_in(void **state)
 	world_stop(w);
 	(void)https_server_free(server);
 	free(image);
+}
+
+static void a_watcher_sees_an_image_come_in(void **state)
+{
+	watch_come_in(*state, "fetching image", false);
+}
+
+static void a_watcher_sees_a_snapshot_come_in(void **state)
+{
+	watch_come_in(*state, "fetching snapshot", true);
 }
 
 static void an_image_that_is_something_else_is_a_final_failure(void **state)
@@ -387,6 +398,7 @@ int main(void)
 		TEST(a_port_is_gone_with_what_published_it),
 		TEST(intelligence_knows_every_vm_of_ours),
 		TEST(a_watcher_sees_an_image_come_in),
+		TEST(a_watcher_sees_a_snapshot_come_in),
 		TEST(an_image_that_is_something_else_is_a_final_failure),
 	};
 

@@ -143,6 +143,30 @@ static void stores_collect(struct converger *c)
 	(void)digests_free(restores);
 }
 
+/* Specs alone say what is fetched, whatever runtimes can tell: an instance that was dropped may have wished for what
+ * fills the disk. */
+static void downloads_end(struct converger *c)
+{
+	struct id_map *images, *restores;
+	const struct instance *instance;
+	size_t cursor = 0;
+	int r;
+
+	if (!image_store_has_wishes(c->images) && !snapshot_store_has_wishes(c->snapshots))
+		return;
+	images = id_map_new(offsetof(struct digest, text));
+	restores = id_map_new(offsetof(struct digest, text));
+	r = images && restores ? 0 : -ENOMEM;
+	while (r == 0 && (instance = id_map_next(c->instances, &cursor)))
+		r = spec_digests(c, instance, images, restores);
+	if (r == 0) {
+		image_store_end_unwanted(c->images, is_in, images);
+		snapshot_store_end_unwanted(c->snapshots, is_in, restores);
+	}
+	(void)digests_free(images);
+	(void)digests_free(restores);
+}
+
 /* --- claims --- */
 
 struct stale {
@@ -186,6 +210,7 @@ void housekeeping_run(struct housekeeping *h)
 	if (c->is_stopping)
 		return;
 	(void)volume_store_refresh(c->volumes);
+	downloads_end(c);
 	if (!all_is_known(c))
 		return; /* what was due is done in the first round in which all is */
 	claims_release(c);

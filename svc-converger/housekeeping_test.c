@@ -72,6 +72,40 @@ static void nothing_is_removed_while_a_runtime_cannot_tell(void **state)
 	assert_int_equal(access(path, F_OK), -1);
 }
 
+/* Nobody would use what is fetched; and it is the runtime that cannot tell, not the spec. */
+static void a_download_nobody_wants_any_more_ends(void **state)
+{
+	static const char URL[] = "file:///nowhere/at/all";
+	struct world *w = *state;
+	char kept[SHA256_DIGEST_MAX], dropped[SHA256_DIGEST_MAX], path[256];
+	struct download_status restore;
+	struct image image;
+
+	image_put(w, "an image that stays wished for", kept, path, sizeof(path));
+	assert_int_equal(unlink(path), 0);
+	image_put(w, "one that does not", dropped, path, sizeof(path));
+	assert_int_equal(unlink(path), 0);
+	APPLY(w, { .id = A, .image_digest = kept, .image_url = URL },
+	        { .id = B, .image_digest = dropped, .image_url = URL });
+	WAIT_STATUS(w, A, "PENDING/FetchingImage");
+	WAIT_STATUS(w, B, "PENDING/FetchingImage");
+	APPLY(w, { .id = A, .image_digest = kept, .image_url = URL },
+	        { .id = B, .restore_digest = dropped, .restore_url = URL });
+	WAIT_STATUS(w, B, "PENDING/FetchingSnapshot");
+	stub_runtime_kill(w->runtime);
+	housekeeping_run(w->converger->housekeeping);
+	image_store_get(w->converger->images, dropped, &image);
+	assert_int_equal(image.download.state, DOWNLOAD_ABSENT);
+	image_store_get(w->converger->images, kept, &image);
+	assert_int_not_equal(image.download.state, DOWNLOAD_ABSENT);
+	snapshot_store_get(w->converger->snapshots, dropped, &restore);
+	assert_int_not_equal(restore.state, DOWNLOAD_ABSENT);
+	APPLY(w, { .id = A, .image_digest = kept, .image_url = URL });
+	housekeeping_run(w->converger->housekeeping);
+	snapshot_store_get(w->converger->snapshots, dropped, &restore);
+	assert_int_equal(restore.state, DOWNLOAD_ABSENT);
+}
+
 /* A host has all services, those that are not built yet too. */
 static void what_is_no_runtime_keeps_nothing(void **state)
 {
@@ -128,6 +162,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(images_nobody_uses_go),
 		TEST(nothing_is_removed_while_a_runtime_cannot_tell),
+		TEST(a_download_nobody_wants_any_more_ends),
 		TEST(what_is_no_runtime_keeps_nothing),
 		TEST(claims_of_instances_long_gone_are_released),
 		TEST(a_volume_that_somebody_took_away_is_made_anew),

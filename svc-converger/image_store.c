@@ -140,9 +140,15 @@ void image_store_retry(struct image_store *store, const char *digest)
 	download_cache_retry(store->cache, digest);
 }
 
-void image_store_cancel(struct image_store *store, const char *digest)
+bool image_store_has_wishes(const struct image_store *store)
 {
-	download_cache_cancel(store->cache, digest);
+	return download_cache_has_wishes(store->cache);
+}
+
+void image_store_end_unwanted(
+        struct image_store *store, bool (*in_use)(const char *digest, void *userdata), void *userdata)
+{
+	download_cache_end_unwanted(store->cache, in_use, userdata);
 }
 
 uint64_t image_store_collect(struct image_store *store, uint64_t keep_usec,

@@ -26,6 +26,9 @@ int image_store_want(
 void image_store_get(
         struct image_store *store, const char *digest, struct image *ret); /* no wish, no verdict */
 void image_store_retry(struct image_store *store, const char *digest);
-void image_store_cancel(struct image_store *store, const char *digest);
+/* As of the cache. */
+bool image_store_has_wishes(const struct image_store *store);
+void image_store_end_unwanted(
+        struct image_store *store, bool (*in_use)(const char *digest, void *userdata), void *userdata);
 uint64_t image_store_collect(struct image_store *store, uint64_t keep_usec,
         bool (*in_use)(const char *digest, void *userdata), void *userdata);

@@ -271,12 +271,36 @@ static void report_ports(
 		bc__v1__instance_spec__free_unpacked(spec, NULL);
 }
 
+/* Of what it waits to be made from; false: of nothing. */
+static bool download_of(
+        const struct converger *c, const struct instance *instance, struct download_status *ret)
+{
+	bool is_image = instance->action == ACTION_WAIT_IMAGE;
+	Bc__V1__InstanceSpec *spec;
+	struct image image;
+
+	if (!instance->spec ||
+	        !(is_image ? instance->spec->has_image
+	                   : instance->action == ACTION_WAIT_RESTORE && instance->spec->has_restore))
+		return false;
+	spec = instance_spec_unpack(instance->spec);
+	if (!spec)
+		return false;
+	if (is_image) {
+		image_store_get(c->images, spec->boot->image->digest, &image);
+		*ret = image.download;
+	} else {
+		snapshot_store_get(c->snapshots, spec->restore_from->digest, ret);
+	}
+	bc__v1__instance_spec__free_unpacked(spec, NULL);
+	return true;
+}
+
 /* A download or a snapshot under way. */
 static void report_progress(
         const struct converger *c, struct instance_report *report, const struct instance *instance)
 {
-	struct image image = { 0 };
-	Bc__V1__InstanceSpec *spec;
+	struct download_status download;
 
 	bc__v1__progress__init(&report->progress);
 	if (instance->is_snapshotting &&
@@ -284,19 +308,13 @@ static void report_progress(
 		report->status.progress = &report->progress;
 		return;
 	}
-	if (instance->action != ACTION_WAIT_IMAGE || !instance->spec || !instance->spec->has_image)
+	if (!download_of(c, instance, &download) || download.state != DOWNLOAD_RUNNING)
 		return;
-	spec = instance_spec_unpack(instance->spec);
-	if (!spec)
-		return;
-	image_store_get(c->images, spec->boot->image->digest, &image);
-	if (image.download.state == DOWNLOAD_RUNNING) {
-		report->progress.what = (char *)"fetching image";
-		report->progress.done_bytes = image.download.done_bytes;
-		report->progress.total_bytes = image.download.total_bytes;
-		report->status.progress = &report->progress;
-	}
-	bc__v1__instance_spec__free_unpacked(spec, NULL);
+	report->progress.what =
+	        (char *)(instance->action == ACTION_WAIT_IMAGE ? "fetching image" : "fetching snapshot");
+	report->progress.done_bytes = download.done_bytes;
+	report->progress.total_bytes = download.total_bytes;
+	report->status.progress = &report->progress;
 }
 
 static void report_domain(struct instance_report *report, const struct domain *domain)

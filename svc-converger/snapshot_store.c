@@ -306,6 +306,11 @@ int snapshot_store_want(
 	return download_cache_want(store->restores, source, ret);
 }
 
+void snapshot_store_get(struct snapshot_store *store, const char *digest, struct download_status *ret)
+{
+	download_cache_get(store->restores, digest, ret);
+}
+
 void snapshot_store_release(struct snapshot_store *store, const char *digest)
 {
 	(void)download_cache_drop(store->restores, digest);
@@ -314,6 +319,17 @@ void snapshot_store_release(struct snapshot_store *store, const char *digest)
 void snapshot_store_retry(struct snapshot_store *store, const char *digest)
 {
 	download_cache_retry(store->restores, digest);
+}
+
+bool snapshot_store_has_wishes(const struct snapshot_store *store)
+{
+	return download_cache_has_wishes(store->restores);
+}
+
+void snapshot_store_end_unwanted(
+        struct snapshot_store *store, bool (*in_use)(const char *digest, void *userdata), void *userdata)
+{
+	download_cache_end_unwanted(store->restores, in_use, userdata);
 }
 
 uint64_t snapshot_store_collect(struct snapshot_store *store, uint64_t keep_usec,

@@ -54,9 +54,14 @@ void snapshot_upload_cancel(struct snapshot_upload *upload);
 /* As download_cache_want(): 0 when the verified tar is at ret->path. */
 int snapshot_store_want(
         struct snapshot_store *store, const struct download_source *source, struct download_status *ret);
+/* Without a wish. */
+void snapshot_store_get(struct snapshot_store *store, const char *digest, struct download_status *ret);
 /* The instances that wanted it have it: the file is removed, a running download ended. */
 void snapshot_store_release(struct snapshot_store *store, const char *digest);
 void snapshot_store_retry(struct snapshot_store *store, const char *digest);
-/* At a start, once it is known who still wants one. */
+/* As of the cache. */
+bool snapshot_store_has_wishes(const struct snapshot_store *store);
+void snapshot_store_end_unwanted(
+        struct snapshot_store *store, bool (*in_use)(const char *digest, void *userdata), void *userdata);
 uint64_t snapshot_store_collect(struct snapshot_store *store, uint64_t keep_usec,
         bool (*in_use)(const char *digest, void *userdata), void *userdata);
