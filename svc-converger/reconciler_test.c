@@ -239,6 +239,37 @@ static void a_late_event_is_history(void **state)
 	WAIT_STATUS(w, A, "RUNNING");
 }
 
+/* No full look but the first: what happens is heard, and heard again after who tells it was away. */
+static void what_happens_is_heard(void **state)
+{
+	struct world *w = *state;
+
+	w->resync_usec = 3600 * USEC_PER_SEC;
+	world_restart(w);
+	for (uint32_t round = 1; round <= 2; round++) {
+		APPLY(w, { .id = A, .n_bridge_nics = 1 });
+		WAIT_STATUS(w, A, "RUNNING");
+		WORLD_WAIT(w, w->runtime->n_watchers == 1 && w->netd->n_watchers == 1);
+		world_settle(w);
+		stub_runtime_change(w->runtime, stub_runtime_domain(w->runtime, A), DOMAIN(CRASHED));
+		WORLD_WAIT(w, converger_instance(w->converger, A)->facts.restarts == round);
+		WAIT_STATUS(w, A, "RUNNING");
+		stub_runtime_add(w->runtime, round == 1 ? "web" : "mail", "", false, DOMAIN(RUNNING));
+		stub_runtime_tell(w->runtime, stub_runtime_domain(w->runtime, round == 1 ? "web" : "mail"));
+		WORLD_WAIT(w, id_map_count(w->converger->foreigns) == round);
+		stub_netd_lose(w->netd, A, 0);
+		WAIT_STATUS(w, A, "RUNNING/InterfaceLost");
+		APPLY(w, { .id = A, .n_bridge_nics = 1, .state = STATE(STOPPED) });
+		WAIT_STATUS(w, A, "STOPPED");
+		stub_runtime_kill(w->runtime);
+		stub_netd_kill(w->netd);
+		WAIT_STATUS(w, A, "UNKNOWN/RuntimeUnreachable");
+		stub_runtime_revive(w->runtime);
+		stub_netd_revive(w->netd);
+		WAIT_STATUS(w, A, "STOPPED");
+	}
+}
+
 /* Events that were never sent are found by the full look. */
 static void a_mute_runtime_is_found_out(void **state)
 {
@@ -1063,6 +1094,7 @@ int main(void)
 		TEST(a_foreign_domain_is_never_touched),
 		TEST(unreachable_is_not_gone),
 		TEST(a_late_event_is_history),
+		TEST(what_happens_is_heard),
 		TEST(a_mute_runtime_is_found_out),
 		TEST(a_call_in_flight_is_the_only_one),
 		TEST(a_netd_that_lies_is_refused),
