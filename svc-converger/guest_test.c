@@ -4,6 +4,7 @@
 #include "lib/rpc/client.h"
 #include "svc-converger/instance_status.h"
 #include "svc-converger/secrets.h"
+#include "svc-converger/snapshot_task.h"
 #include "svc-converger/test/stub_intelligence.h"
 #include "svc-converger/test/world.h"
 #include "svc-converger/transfer.h"
@@ -364,6 +365,35 @@ static void a_watcher_sees_a_snapshot_come_in(void **state)
 	watch_come_in(*state, "fetching snapshot", true);
 }
 
+/* The server is away: who waits is told why, and when it is tried again. */
+static void a_snapshot_that_is_delayed_says_so(void **state)
+{
+	struct world *w = *state;
+	Bc__V1__SnapshotCommand command = BC__V1__SNAPSHOT_COMMAND__INIT;
+	char ca[160], url[256];
+	struct transfer_config transfer = { .ca_path = ca };
+	struct rpc_status status = { 0 };
+
+	(void)snprintf(ca, sizeof(ca), "%s/ca.pem", w->dir);
+	struct https_server *server = https_server_new(CERTIFICATE_GOOD, ca);
+	https_server_set_faults(server, &(struct https_faults){ .refusals = 1000, .status = 503 });
+	(void)snprintf(url, sizeof(url), "%s", https_server_url(server, "snapshot"));
+	w->transfer = &transfer;
+	runtime_with(w, "snapshot");
+	APPLY(w, { .id = A });
+	WAIT_STATUS(w, A, "RUNNING");
+	world_settle(w);
+	command.id = (char *)"nightly";
+	command.instance_id = (char *)(uintptr_t)A;
+	command.upload_url = url;
+	if (snapshot_tasks_begin(w->converger->snapshot_tasks, &command, &status) < 0)
+		fail_msg("%s", status.message);
+	WORLD_WAIT(w, world_said(w, "SnapshotDelayed"));
+	assert_int_equal(snapshot_tasks_running(w->converger->snapshot_tasks), 1);
+	world_stop(w);
+	(void)https_server_free(server);
+}
+
 static void an_image_that_is_something_else_is_a_final_failure(void **state)
 {
 	struct world *w = *state;
@@ -399,6 +429,7 @@ int main(void)
 		TEST(intelligence_knows_every_vm_of_ours),
 		TEST(a_watcher_sees_an_image_come_in),
 		TEST(a_watcher_sees_a_snapshot_come_in),
+		TEST(a_snapshot_that_is_delayed_says_so),
 		TEST(an_image_that_is_something_else_is_a_final_failure),
 	};
 

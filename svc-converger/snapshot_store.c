@@ -32,8 +32,7 @@ struct snapshot_upload {
 	char *url; /* owned */
 	char digest[SHA256_DIGEST_MAX];
 	uint64_t size_bytes;
-	void (*progress)(uint64_t done_bytes, uint64_t total_bytes, void *userdata);
-	void (*done)(const struct snapshot_result *result, void *userdata);
+	const struct snapshot_upload_handlers *handlers; /* weak, as userdata */
 	void *userdata;
 	unsigned n_attempts;
 	struct transfer *transfer; /* owned; while one runs */
@@ -178,14 +177,14 @@ const char *snapshot_upload_path(const struct snapshot_upload *upload)
 static void upload_end(struct snapshot_upload *upload, int r, const struct err *err)
 {
 	struct snapshot_result result = { .r = r, .size_bytes = upload->size_bytes };
-	void (*done)(const struct snapshot_result *result, void *userdata) = upload->done;
+	const struct snapshot_upload_handlers *handlers = upload->handlers;
 	void *userdata = upload->userdata;
 
 	if (err)
 		result.error = *err;
 	memcpy(result.digest, upload->digest, sizeof(upload->digest));
 	upload_free(upload);
-	done(&result, userdata);
+	handlers->on_done(&result, userdata);
 }
 
 static int on_attempt(sd_event_source *source, uint64_t usec, void *userdata);
@@ -206,17 +205,19 @@ static void attempt_failed(struct snapshot_upload *upload, int r, bool permanent
 	upload->transfer = transfer_free(upload->transfer);
 	for (unsigned i = 1; i < upload->n_attempts && pause < max; i++)
 		pause *= 2;
-	if (permanent || upload->n_attempts == SNAPSHOT_ATTEMPTS_MAX ||
-	        attempt_plan(upload, pause < max ? pause : max) < 0)
+	pause = pause < max ? pause : max;
+	if (permanent || upload->n_attempts == SNAPSHOT_ATTEMPTS_MAX || attempt_plan(upload, pause) < 0)
 		upload_end(upload, r, err);
+	else if (upload->handlers->on_pause)
+		upload->handlers->on_pause(err, pause, upload->userdata);
 }
 
 static void on_transfer_progress(uint64_t done_bytes, uint64_t total_bytes, void *userdata)
 {
 	struct snapshot_upload *upload = userdata;
 
-	if (upload->progress)
-		upload->progress(done_bytes, total_bytes, upload->userdata);
+	if (upload->handlers->on_progress)
+		upload->handlers->on_progress(done_bytes, total_bytes, upload->userdata);
 }
 
 static void on_transfer_done(const struct transfer_result *result, void *userdata)
@@ -273,8 +274,7 @@ static int on_attempt(sd_event_source *source, uint64_t usec, void *userdata)
 }
 
 int snapshot_upload_start(struct snapshot_upload *upload, const char *url, const char *digest,
-        uint64_t size_bytes, void (*progress)(uint64_t done_bytes, uint64_t total_bytes, void *userdata),
-        void (*done)(const struct snapshot_result *result, void *userdata), void *userdata, struct err *err)
+        uint64_t size_bytes, const struct snapshot_upload_handlers *handlers, void *userdata, struct err *err)
 {
 	if (upload->started)
 		return err_set(err, -EALREADY, "the upload has begun already");
@@ -286,8 +286,7 @@ int snapshot_upload_start(struct snapshot_upload *upload, const char *url, const
 		return -ENOMEM;
 	(void)snprintf(upload->digest, sizeof(upload->digest), "%s", digest);
 	upload->size_bytes = size_bytes;
-	upload->progress = progress;
-	upload->done = done;
+	upload->handlers = handlers;
 	upload->userdata = userdata;
 	upload->started = true;
 	return attempt_plan(upload, 0);

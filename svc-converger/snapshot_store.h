@@ -38,14 +38,21 @@ struct snapshot_result {
 int snapshot_store_stage(struct snapshot_store *store, const char *command_id, uint64_t estimate_bytes,
         struct snapshot_upload **ret, struct err *err);
 const char *snapshot_upload_path(const struct snapshot_upload *upload);
-/* The runtime is done and said digest and size_bytes. progress may be NULL. done runs exactly once, on the loop and
- * never from inside this call, unless it is cancelled; the staging file is gone by then, and the upload with it. Failed
- * attempts are made again, with the options' pauses, up to SNAPSHOT_ATTEMPTS_MAX or until trying again is useless (403,
- * 404, a wrong digest). -errno: nothing was started, the upload is to be cancelled. */
+struct snapshot_upload_handlers {
+	void (*on_progress)(
+	        uint64_t done_bytes, uint64_t total_bytes, void *userdata); /* may be NULL, as the next */
+	/* An attempt has failed; another one is made after the pause. */
+	void (*on_pause)(const struct err *why, uint64_t pause_usec, void *userdata);
+	void (*on_done)(const struct snapshot_result *result, void *userdata);
+};
+/* The runtime is done and said digest and size_bytes. on_done runs exactly once, on the loop and never from inside this
+ * call, unless it is cancelled; the staging file is gone by then, and the upload with it. Failed attempts are made again,
+ * with the options' pauses, up to SNAPSHOT_ATTEMPTS_MAX or until trying again is useless (403, 404, a wrong digest).
+ * handlers is weak. -errno: nothing was started, the upload is to be cancelled. */
 enum { SNAPSHOT_ATTEMPTS_MAX = 8 };
 int snapshot_upload_start(struct snapshot_upload *upload, const char *url, const char *digest,
-        uint64_t size_bytes, void (*progress)(uint64_t done_bytes, uint64_t total_bytes, void *userdata),
-        void (*done)(const struct snapshot_result *result, void *userdata), void *userdata, struct err *err);
+        uint64_t size_bytes, const struct snapshot_upload_handlers *handlers, void *userdata,
+        struct err *err);
 /* Ends what is under way, removes the staging file and frees. done does not run. */
 void snapshot_upload_cancel(struct snapshot_upload *upload);
 

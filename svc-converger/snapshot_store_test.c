@@ -31,7 +31,8 @@ struct fixture {
 	struct https_server *server;
 	struct snapshot_store *store;
 	struct snapshot_result result;
-	unsigned n_done;
+	unsigned n_done, n_pauses;
+	uint64_t last_pause_usec;
 	uint64_t progressed_bytes;
 };
 
@@ -89,6 +90,16 @@ static void on_progress(uint64_t done_bytes, uint64_t total_bytes, void *userdat
 	((struct fixture *)userdata)->progressed_bytes = done_bytes;
 }
 
+static void on_pause(const struct err *why, uint64_t pause_usec, void *userdata)
+{
+	struct fixture *f = userdata;
+
+	assert_non_null(strstr(why->text, "answers 503"));
+	assert_true(pause_usec >= f->last_pause_usec);
+	f->last_pause_usec = pause_usec;
+	f->n_pauses++;
+}
+
 static void on_done(const struct snapshot_result *result, void *userdata)
 {
 	struct fixture *f = userdata;
@@ -96,6 +107,12 @@ static void on_done(const struct snapshot_result *result, void *userdata)
 	f->result = *result;
 	f->n_done++;
 }
+
+static const struct snapshot_upload_handlers handlers = {
+	.on_progress = on_progress,
+	.on_pause = on_pause,
+	.on_done = on_done,
+};
 
 /* What a runtime does: writes the tar to the staging path. */
 static struct snapshot_upload *staged(struct fixture *f, const char *id)
@@ -114,8 +131,7 @@ static void upload_start(
         struct fixture *f, struct snapshot_upload *upload, const char *url, const char *digest)
 {
 	f->n_done = 0;
-	assert_int_equal(
-	        snapshot_upload_start(upload, url, digest, N_DATA, on_progress, on_done, f, NULL), 0);
+	assert_int_equal(snapshot_upload_start(upload, url, digest, N_DATA, &handlers, f, NULL), 0);
 	assert_int_equal(f->n_done, 0);
 }
 
@@ -176,6 +192,7 @@ static void a_failing_server_is_tried_again(void **state)
 	run_until_done(f);
 	assert_int_equal(f->result.r, 0);
 	assert_int_equal(https_server_seen(f->server).puts, 4);
+	assert_int_equal(f->n_pauses, 3);
 }
 
 static void there_is_an_end_to_trying(void **state)
@@ -189,6 +206,7 @@ static void there_is_an_end_to_trying(void **state)
 	assert_int_equal(f->result.r, -EIO);
 	assert_non_null(strstr(f->result.error.text, "answers 503"));
 	assert_int_equal(https_server_seen(f->server).puts, SNAPSHOT_ATTEMPTS_MAX);
+	assert_int_equal(f->n_pauses, SNAPSHOT_ATTEMPTS_MAX - 1); /* the end is told as such */
 	/* and one that is refused is not tried twice */
 	https_server_set_faults(f->server, &(struct https_faults){ .refusals = 1000, .status = 403 });
 	upload_start(f, staged(f, "2"), f->url, data_digest);
@@ -214,7 +232,7 @@ static void another_file_than_the_runtime_hashed_is_not_sent(void **state)
 	/* what is no digest at all */
 	upload = staged(f, "2");
 	assert_int_equal(
-	        snapshot_upload_start(upload, f->url, "sha256:x", N_DATA, NULL, on_done, f, &err), -EBADMSG);
+	        snapshot_upload_start(upload, f->url, "sha256:x", N_DATA, &handlers, f, &err), -EBADMSG);
 	snapshot_upload_cancel(upload);
 	/* a file that is not there */
 	upload = staged(f, "3");

@@ -1,11 +1,13 @@
 #include "svc-converger/snapshot_task.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/quote.h"
 #include "svc-converger/call.h"
 #include "svc-converger/instance_view.h"
 #include "svc-converger/reconciler.h"
 #include "svc-converger/runtimes.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -166,6 +168,17 @@ static void on_upload_progress(uint64_t done_bytes, uint64_t total_bytes, void *
 	task_say(task, NULL);
 }
 
+static void on_upload_pause(const struct err *why, uint64_t pause_usec, void *userdata)
+{
+	struct task *task = userdata;
+
+	converger_event(task->tasks->c, EVENT_WARNING, task->instance_id, "SnapshotDelayed",
+	        "%s: %.160s; sent again in %" PRIu64 " s", task->id, err_text(why, -EIO),
+	        (pause_usec + USEC_PER_SEC - 1) / USEC_PER_SEC);
+	task->done_bytes = 0;
+	task_say(task, NULL);
+}
+
 static void on_uploaded(const struct snapshot_result *result, void *userdata)
 {
 	struct task *task = userdata;
@@ -176,6 +189,12 @@ static void on_uploaded(const struct snapshot_result *result, void *userdata)
 	else
 		task_end(task, GRPC_STATUS_OK, "%s", "");
 }
+
+static const struct snapshot_upload_handlers upload_handlers = {
+	.on_progress = on_upload_progress,
+	.on_pause = on_upload_pause,
+	.on_done = on_uploaded,
+};
 
 /* --- writing --- */
 
@@ -213,8 +232,8 @@ static void on_write_end(const struct rpc_status *status, void *owner)
 	task->state = TASK_UPLOADING;
 	task->done_bytes = 0;
 	task->total_bytes = task->size_bytes;
-	r = snapshot_upload_start(task->upload, task->url, task->digest, task->size_bytes, on_upload_progress,
-	        on_uploaded, task, &err);
+	r = snapshot_upload_start(
+	        task->upload, task->url, task->digest, task->size_bytes, &upload_handlers, task, &err);
 	if (r < 0)
 		task_end(task, rpc_code_from_errno(r), "%s", err_text(&err, r));
 	else
