@@ -39,19 +39,38 @@ static void pid_note(void **state, const char *name, pid_t pid)
 	file_make(state, name, text);
 }
 
+/* Waits for an end that does not come, with that among its arguments. It has said that it runs: the command line of a
+ * process in the middle of its exec is empty. */
+static pid_t waiter_begin(const char *argument, int *ret_pidfd)
+{
+	const char *argv[] = { "sh", "-c", "echo && read never", argument, NULL };
+	int in[2], out[2];
+	char byte;
+	pid_t pid;
+
+	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+	/* its own end of what it reads keeps that open */
+	const struct process_fd fds[] = { { in[0], 0 }, { out[1], 1 }, { in[1], 3 } };
+	const struct process_options options = { .argv = argv, .fds = fds, .n_fds = 3 };
+	assert_int_equal(process_spawn(&options, &pid, ret_pidfd), 0);
+	(void)close(in[0]);
+	(void)close(in[1]);
+	(void)close(out[1]);
+	assert_int_equal(read(out[0], &byte, 1), 1);
+	(void)close(out[0]);
+	return pid;
+}
+
 static void a_qemu_that_was_only_asked_is_ended(void **state)
 {
 	char monitor[320];
 	int pidfd, status;
-	pid_t pid;
 
 	dir_make(state, "lib/qemu/qmp-AbCdEf");
 	(void)snprintf(monitor, sizeof(monitor), "unix:%s/lib/qemu/qmp-AbCdEf/qmp.monitor,server=on",
 	        (const char *)*state);
-	/* waits for an end that does not come, with the monitor among its arguments */
-	const char *argv[] = { "sh", "-c", "exec tail -f /dev/null \"$0\"", monitor, NULL };
-	struct process_options options = { .argv = argv };
-	assert_int_equal(process_spawn(&options, &pid, &pidfd), 0);
+	pid_t pid = waiter_begin(monitor, &pidfd);
 	pid_note(state, "lib/qemu/qmp-AbCdEf/qmp.pid", pid);
 	/* and one whose pid is somebody else's by now */
 	dir_make(state, "lib/qemu/qmp-GhIjKl");
@@ -108,12 +127,9 @@ static void a_guest_is_known_by_its_whole_name(void **state)
 
 	dir_make(state, "run/qemu");
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		const char *argv[] = { "sh", "-c", "exec tail -f /dev/null \"$0\"", cases[i].argument, NULL };
-		struct process_options options = { .argv = argv };
 		int pidfd, status;
-		pid_t pid;
+		pid_t pid = waiter_begin(cases[i].argument, &pidfd);
 
-		assert_int_equal(process_spawn(&options, &pid, &pidfd), 0);
 		pid_note(state, "run/qemu/a,b.pid", pid);
 		file_make(state, "run/qemu/a,b.xml", "<domstatus state='paused' pid='0'/>");
 		embed_sweep(*state);
