@@ -162,7 +162,7 @@ static void a_restored_guest_takes_on_its_identity(void **state)
 	assert_int_equal(w->runtime->n_calls[STUB_REBIND], 0);
 	/* The first try fails, and the payload is asked for again. */
 	w->runtime->fail[STUB_REBIND] = 1;
-	struct secret_asker *asker = secret_asker_new(w->converger->secrets, on_secret_wanted, request);
+	world_ask(w, on_secret_wanted, request);
 	for (unsigned n = 1; n <= 2; n++) {
 		WORLD_WAIT(w, request[0]);
 		assert_int_equal(secrets_answer(w->converger->secrets, request, "I am", 4, ""), SECRET_TAKEN);
@@ -172,7 +172,6 @@ static void a_restored_guest_takes_on_its_identity(void **state)
 	WAIT_STATUS(w, A, "RUNNING");
 	assert_string_equal(stub_runtime_domain(w->runtime, A)->rebind_payload, "I am");
 	WORLD_WAIT(w, is_said_to_be(w, A, "who")); /* its runtime's word, which comes by the stream */
-	secret_asker_free(asker);
 	/* Once is enough. */
 	world_restart(w);
 	WAIT_STATUS(w, A, "RUNNING");

@@ -968,7 +968,7 @@ static void user_data_is_waited_for(void **state)
 	WAIT_STATUS(w, A, "PENDING/WaitingForUserData");
 	world_settle(w);
 	assert_int_equal(w->netd->n_prepared, 0);
-	struct secret_asker *asker = secret_asker_new(w->converger->secrets, ask_never, request);
+	world_ask(w, ask_never, request);
 	assert_int_not_equal(request[0], 0);
 	assert_int_equal(secrets_answer(w->converger->secrets, request, "#!hush", 6, ""), SECRET_TAKEN);
 	WAIT_STATUS(w, A, "RUNNING");
@@ -981,7 +981,6 @@ static void user_data_is_waited_for(void **state)
 	APPLY(w, { .id = A, .user_data_ref = "ref", .n_bridge_nics = 1 });
 	WAIT_STATUS(w, A, "RUNNING");
 	assert_int_equal(request[0], 0);
-	secret_asker_free(asker);
 }
 
 /* What gives back is asked for before what takes. */
@@ -1040,7 +1039,7 @@ static void secrets_of_an_earlier_allocation_are_never_used(void **state)
 {
 	struct world *w = *state;
 	char request[SECRET_REQUEST_MAX] = "", earlier[SECRET_REQUEST_MAX];
-	struct secret_asker *asker = secret_asker_new(w->converger->secrets, ask_never, request);
+	world_ask(w, ask_never, request);
 
 	APPLY(w, { .id = A, .user_data_ref = "ref" });
 	WORLD_WAIT(w, request[0]);
@@ -1053,7 +1052,6 @@ static void secrets_of_an_earlier_allocation_are_never_used(void **state)
 	assert_int_equal(secrets_answer(w->converger->secrets, request, "new", 3, ""), SECRET_TAKEN);
 	WAIT_STATUS(w, A, "RUNNING");
 	assert_string_equal(stub_runtime_domain(w->runtime, A)->user_data, "new");
-	secret_asker_free(asker);
 }
 
 /* A snapshot keeps everything else from its instance: it is not begun in the middle of a start. */

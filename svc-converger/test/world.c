@@ -106,6 +106,7 @@ void world_stop(struct world *world)
 {
 	if (!world->converger)
 		return;
+	world->asker = secret_asker_free(world->asker);
 	world_unserve(world);
 	converger_stop(world->converger, on_idle, world->loop);
 	(void)loop_run(world->loop);
@@ -133,6 +134,13 @@ struct stub_intelligence *world_intelligence(struct world *world)
 
 	(void)snprintf(path, sizeof(path), "%s/intelligence.sock", world->run_dir);
 	return world->intelligence = stub_intelligence_new(world->loop, path);
+}
+
+void world_ask(struct world *world, bool (*ask)(const struct secret_request *request, void *userdata),
+        void *userdata)
+{
+	world->asker = secret_asker_new(world->converger->secrets, ask, userdata);
+	assert_non_null(world->asker);
 }
 
 int world_setup(void **state)

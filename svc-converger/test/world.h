@@ -3,6 +3,7 @@
 #pragma once
 
 #include "svc-converger/converger.h"
+#include "svc-converger/secrets.h"
 #include "svc-converger/test/stub_intelligence.h"
 #include "svc-converger/test/stub_netd.h"
 #include "svc-converger/test/stub_runtime.h"
@@ -18,6 +19,7 @@ struct world {
 	struct converger *converger; /* NULL while it is away */
 	struct rpc_server *server;   /* NULL unless world_serve() */
 	struct edge *edge;
+	struct secret_asker *asker;                        /* NULL unless world_ask() */
 	struct rpc_channel *channel;                       /* to it */
 	struct stub_runtime *runtime;                      /* "stub"; weak: the first of these */
 	struct stub_runtime *runtimes[WORLD_RUNTIMES_MAX]; /* owned */
@@ -52,6 +54,9 @@ void world_serve(struct world *world);
  * server behind, whose calls the end of the loop would wait for. */
 struct stub_runtime *world_runtime(struct world *world, const char *name, const char *id);
 struct stub_intelligence *world_intelligence(struct world *world);
+/* Who asks for secrets, one at a time. Undone by world_stop(). */
+void world_ask(struct world *world, bool (*ask)(const struct secret_request *request, void *userdata),
+        void *userdata);
 
 /* An instance as tests need it. */
 struct wish {
