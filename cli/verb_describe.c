@@ -123,19 +123,63 @@ static const Bc__V1__InstanceSpec *spec_of(const Bc__V1__GetNodeReply *node, con
 	return NULL;
 }
 
+/* "0,2,3" */
+static char *numbers_text(const uint32_t *numbers, size_t n_numbers, char *buf, size_t size)
+{
+	size_t n = 0;
+
+	buf[0] = '\0';
+	for (size_t i = 0; i < n_numbers && n < size; i++) {
+		int more = snprintf(buf + n, size - n, i ? ",%u" : "%u", numbers[i]);
+
+		n += more > 0 ? (size_t)more : 0;
+	}
+	return buf;
+}
+
+static void placement_print(struct cli *cli, const Bc__V1__Placement *placement)
+{
+	char text[256], buf[HUMAN_MAX];
+
+	if (placement->n_cpu_pins)
+		field(cli, "vCPUs on", STYLE_PLAIN, "CPU %s",
+		        numbers_text(placement->cpu_pins, placement->n_cpu_pins, text, sizeof(text)));
+	if (placement->n_emulator_cpus)
+		field(cli, "VMM on", STYLE_PLAIN, "CPU %s",
+		        numbers_text(
+		                placement->emulator_cpus, placement->n_emulator_cpus, text, sizeof(text)));
+	if (placement->n_numa_nodes)
+		field(cli, "Memory on", STYLE_PLAIN, "node %s",
+		        numbers_text(placement->numa_nodes, placement->n_numa_nodes, text, sizeof(text)));
+	if (placement->huge_page_bytes)
+		field(cli, "Pages", STYLE_PLAIN, "%s", human_bytes(placement->huge_page_bytes, buf));
+}
+
 static void spec_print(struct cli *cli, const Bc__V1__InstanceSpec *spec)
 {
+	bool is_job = spec->kind == BC__V1__INSTANCE_SPEC__KIND__JOB;
 	char buf[HUMAN_MAX], vcpus[HUMAN_MAX];
 
-	field(cli, "Wanted", STYLE_PLAIN, "%s, %s, %s",
+	field(cli, "Wanted", STYLE_PLAIN, "%s%s, %s, %s", is_job ? "a job, " : "",
 	        ENUM_TEXT(bc__v1__instance_spec__desired_state__descriptor, spec->desired_state),
 	        human_count(spec->vcpus, "vCPU", vcpus), human_bytes(spec->memory_bytes, buf));
+	if (spec->balloon && spec->balloon->min_bytes)
+		field(cli, "At least", STYLE_PLAIN, "%s under pressure",
+		        human_bytes(spec->balloon->min_bytes, buf));
+	if (spec->placement)
+		placement_print(cli, spec->placement);
 	if (spec->boot && spec->boot->source_case == BC__V1__BOOT__SOURCE_IMAGE)
 		field(cli, "Image", STYLE_PLAIN, "%s (%s)", spec->boot->image->digest,
 		        ENUM_TEXT(bc__v1__image_boot__format__descriptor, spec->boot->image->format));
 	else if (spec->boot && spec->boot->source_case == BC__V1__BOOT__SOURCE_KERNEL)
 		field(cli, "Kernel", STYLE_PLAIN, "%s%s%s", spec->boot->kernel->kernel,
 		        spec->boot->kernel->cmdline[0] ? " " : "", spec->boot->kernel->cmdline);
+	if (spec->restore_from)
+		field(cli, "Restored", STYLE_PLAIN, "%s%s", spec->restore_from->digest,
+		        spec->restore_from->with_memory ? ", with its memory" : "");
+	field(cli, "To become", STYLE_PLAIN, "%s", spec->identity_rebind_ref);
+	if (spec->ssh_from_host_only)
+		field(cli, "SSH", STYLE_PLAIN, "from this host only");
 	for (size_t i = 0; i < spec->n_volumes; i++)
 		field(cli, i ? "" : "Volumes", STYLE_PLAIN, "vd%c: %s, serial %s%s", (char)('b' + i),
 		        spec->volumes[i]->volume_id, spec->volumes[i]->serial,

@@ -285,6 +285,34 @@ static void all_of_one_instance(void **state)
 	check_has(f, "Events:        ago  Started: by fake");
 }
 
+/* What somebody has to look for in the spec otherwise. */
+static void all_that_was_wished_of_one_instance(void **state)
+{
+	struct fixture *f = *state;
+	static const struct script SCRIPTS[] = { { .method = "bc.v1.Converger/GetStatus",
+		                                         .replies = { STATUS } },
+		{ .method = "bc.v1.Converger/GetNode",
+		        .replies = { "{spec: {instances: {items: [{id: " ID
+		                     ", vcpus: 2, desiredState: RUNNING, kind: JOB, memoryBytes: '1073741824', "
+		                     "balloon: {minBytes: '536870912'}, sshFromHostOnly: true, placement: {cpuPins: [3, 5], "
+		                     "emulatorCpus: [0], numaNodes: [1], hugePageBytes: '2097152'}, restoreFrom: {digest: 'sha256:ab', "
+		                     "withMemory: true}, identityRebindRef: second}]}}}" } },
+		{ .method = "bc.v1.Converger/Events" }, { 0 } };
+
+	stand_in_play(f->services, SCRIPTS);
+	sh(f, "bcctl describe 6f1c");
+	check_code(f, EXIT_OK);
+	check_has(f, "Wanted:       a job, RUNNING, 2 vCPUs, 1 GiB");
+	check_has(f, "At least:     512 MiB under pressure");
+	check_has(f, "vCPUs on:     CPU 3,5");
+	check_has(f, "VMM on:       CPU 0");
+	check_has(f, "Memory on:    node 1");
+	check_has(f, "Pages:        2 MiB");
+	check_has(f, "Restored:     sha256:ab, with its memory");
+	check_has(f, "To become:    second");
+	check_has(f, "SSH:          from this host only");
+}
+
 /* --- answers that are errors --- */
 
 static void every_kind_of_failure_has_its_exit_code(void **state)
@@ -1017,6 +1045,7 @@ int main(void)
 		TEST(an_instance_is_found_by_the_beginning_of_its_id),
 		TEST(more_than_one_message_holds_is_shown_all_the_same),
 		TEST(all_of_one_instance),
+		TEST(all_that_was_wished_of_one_instance),
 		TEST(every_kind_of_failure_has_its_exit_code),
 		TEST(a_service_that_does_not_answer_is_busy),
 		TEST(absence_and_refusal_are_told_apart),
