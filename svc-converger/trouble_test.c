@@ -27,9 +27,11 @@ static const char D[] = "00000000-0000-4000-8000-00000000000d";
 static void fails_for_an_hour(struct world *w, const char *id)
 {
 	struct instance *instance = converger_instance(w->converger, id);
+	struct converger_options *options = &w->converger->options, before = *options;
 
-	w->converger->options.retry_min_usec = w->converger->options.retry_max_usec = 3600 * USEC_PER_SEC;
+	options->retry_min_usec = options->retry_max_usec = 3600 * USEC_PER_SEC;
 	instance_fail(w->converger, instance, TROUBLE_RETRIED, 50, "StartFailed", "for the fiftieth time");
+	*options = before;
 	assert_true(instance->trouble->retry_usec > clock_realtime_usec() + 1800 * USEC_PER_SEC);
 }
 
@@ -72,8 +74,6 @@ static void a_new_wish_begins_anew(void **state)
 		WAIT_STATUS(w, B, "STOPPED");
 		WAIT_STATUS(w, C, "RUNNING");
 		WAIT_STATUS(w, D, "none");
-		w->converger->options.retry_min_usec = w->converger->options.retry_max_usec =
-		        20 * USEC_PER_MSEC;
 		assert_int_equal(world_apply(w, (struct wish[]){ { 0 } }), 0);
 		WAIT_STATUS(w, A, "none");
 		WAIT_STATUS(w, B, "none");
