@@ -10,7 +10,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -71,21 +70,10 @@ static void host_is(struct world *w, uint64_t available_mib)
 	assert_int_equal(atomic_file_write(AT_FDCWD, path, text, strlen(text), 0644), 0);
 }
 
-static void proc_is_ours(struct world *w)
-{
-	char path[128];
-
-	(void)snprintf(path, sizeof(path), "%s/proc", w->dir);
-	assert_true(mkdir(path, 0755) == 0 || errno == EEXIST);
-	free((char *)(uintptr_t)w->converger->options.proc);
-	w->converger->options.proc = strdup(path);
-	host_is(w, 8192);
-}
-
 /* Two running guests of 1 GiB, one with a balloon down to 256 MiB. */
 static void two_guests(struct world *w)
 {
-	proc_is_ours(w);
+	host_is(w, 8192);
 	memset(&guests, 0, sizeof(guests));
 	guests.current_bytes[0] = guests.current_bytes[1] = 1024 * MIB;
 	guests.unused_bytes = 900 * MIB;
@@ -140,7 +128,7 @@ static void a_converger_that_comes_back_gives_back(void **state)
 	two_guests(w);
 	guests.current_bytes[0] = 300 * MIB;
 	world_restart(w);
-	proc_is_ours(w);
+	host_is(w, 8192);
 	WORLD_WAIT(w, world_is(w, A, "RUNNING"));
 	look(w);
 	assert_int_equal(guests.current_bytes[0], 1024 * MIB);

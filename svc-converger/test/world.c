@@ -34,6 +34,19 @@ static void write_boot_id(const struct world *world, const char *boot_id)
 	(void)fclose(f);
 }
 
+/* What it has; 0: that cannot be read. */
+static void memory_write(const struct world *world, unsigned mib)
+{
+	char path[160], text[96];
+
+	(void)snprintf(path, sizeof(path), "%s/meminfo", world->proc_dir);
+	(void)snprintf(text, sizeof(text), "MemTotal: %u kB\nMemAvailable: %u kB\n", mib << 10, mib << 10);
+	if (mib)
+		assert_int_equal(atomic_file_write(AT_FDCWD, path, text, strlen(text), 0644), 0);
+	else
+		assert_int_equal(unlink(path), 0);
+}
+
 void world_start(struct world *world)
 {
 	struct err err = { 0 };
@@ -58,7 +71,7 @@ void world_start(struct world *world)
 	(void)snprintf(instances, sizeof(instances), "%s/instances", world->dir);
 	(void)snprintf(intelligence, sizeof(intelligence), "%s/intelligence.sock", world->run_dir);
 	options.transfer = world->transfer;
-	options.proc = world->proc;
+	options.proc = world->proc_dir;
 	options.n_parallel = world->n_parallel;
 	options.intelligence_socket = intelligence;
 	options.netd_socket = netd;
@@ -162,6 +175,9 @@ int world_setup(void **state)
 	(void)snprintf(world->boot_id_path, sizeof(world->boot_id_path), "%s/boot_id", world->dir);
 	assert_int_equal(mkdir(world->run_dir, 0755), 0);
 	assert_int_equal(mkdir(world->data_dir, 0755), 0);
+	(void)snprintf(world->proc_dir, sizeof(world->proc_dir), "%s/proc", world->dir);
+	assert_int_equal(mkdir(world->proc_dir, 0755), 0);
+	memory_write(world, WORLD_MEMORY_MIB);
 	write_boot_id(world, "11111111-1111-4111-8111-111111111111");
 	assert_int_equal(loop_new(&world->loop), 0);
 	(void)snprintf(path, sizeof(path), "%s/netd.sock", world->run_dir);
@@ -512,19 +528,10 @@ bool world_said(struct world *world, const char *reason)
 
 void world_has_memory(struct world *world, unsigned mib)
 {
-	char path[160], text[96];
-	bool is_first = world->proc != world->proc_dir;
+	bool is_first = !world->memory_was_set;
 
-	(void)snprintf(world->proc_dir, sizeof(world->proc_dir), "%s/proc", world->dir);
-	(void)snprintf(path, sizeof(path), "%s/meminfo", world->proc_dir);
-	(void)snprintf(text, sizeof(text), "MemTotal: %u kB\nMemAvailable: %u kB\n", mib << 10, mib << 10);
-	world->proc = world->proc_dir;
-	if (is_first)
-		assert_int_equal(mkdir(world->proc_dir, 0755), 0);
-	if (mib)
-		assert_int_equal(atomic_file_write(AT_FDCWD, path, text, strlen(text), 0644), 0);
-	else
-		assert_int_equal(unlink(path), 0);
+	memory_write(world, mib);
+	world->memory_was_set = true;
 	if (is_first)
 		world_restart(world);
 }

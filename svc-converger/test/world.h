@@ -10,7 +10,12 @@
 
 #include "bc/v1/status.pb-c.h"
 
-enum { WORLD_PATIENCE_SEC = 60, WORLD_INSTANCES_MAX = 16, WORLD_RUNTIMES_MAX = 4 };
+enum {
+	WORLD_PATIENCE_SEC = 60,
+	WORLD_INSTANCES_MAX = 16,
+	WORLD_RUNTIMES_MAX = 4,
+	WORLD_MEMORY_MIB = 1 << 16
+};
 
 struct world {
 	struct loop *loop;
@@ -27,7 +32,7 @@ struct world {
 	struct stub_netd *netd;
 	struct stub_intelligence *intelligence; /* NULL unless world_intelligence() */
 	uint64_t hold_mib;                      /* kept back by the specs sent from now on */
-	const char *proc;                       /* weak; NULL: "/proc" */
+	bool memory_was_set;                    /* by world_has_memory() */
 	unsigned n_parallel;                    /* 0: as it is by default */
 	uint64_t resync_usec;                   /* 0: 200 ms */
 	uint64_t call_timeout_usec;             /* 0: none is given up, however slow the machine is */
@@ -85,7 +90,7 @@ int world_apply(struct world *world, const struct wish *wishes);
 /* Without an instances section. */
 int world_apply_no_opinion(struct world *world);
 /* The host has so much memory from now on, of which 1 GiB is never given to instances; 0: it cannot be read. The first
- * time the converger is restarted. */
+ * time the converger is restarted. Until then it has WORLD_MEMORY_MIB: what others leave of this one's is no matter. */
 void world_has_memory(struct world *world, unsigned mib);
 bool world_domain_is(struct world *world, const char *id, Bc__V1__Domain__State state);
 /* Of the domain as it is. What a runtime tells by itself may come behind the next apply. */
