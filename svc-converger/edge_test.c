@@ -472,13 +472,13 @@ static void a_drained_node_stays_so(void **state)
 	assert_non_null(reply);
 	assert_int_equal(reply->running, 1);
 	bc__v1__drain_reply__free_unpacked(reply, NULL);
-	WAIT_STATUS(w, A, "STOPPED");
+	WAIT_STATUS(w, A, "STOPPED/Draining");
 	world_stop(w);
 	world_start(w);
 	world_serve(w);
-	WAIT_STATUS(w, A, "STOPPED");
+	WAIT_STATUS(w, A, "STOPPED/Draining");
 	world_settle(w);
-	assert_true(world_is(w, A, "STOPPED"));
+	assert_true(world_is(w, A, "STOPPED/Draining"));
 	request.drain = request.stop_instances = false;
 	reply = (Bc__V1__DrainReply *)ask(w, CONVERGER(drain), &request.base, &status);
 	assert_non_null(reply);

@@ -63,15 +63,15 @@ static void brief_of_silence(
 	ret->reason = runtimes_count_named(c->runtimes) ? "RuntimeNotInstalled" : "NoInstanceRuntime";
 }
 
-static void brief_of_down(const struct instance *instance, struct status_brief *ret)
+static void brief_of_down(
+        const struct converger *c, const struct instance *instance, struct status_brief *ret)
 {
 	ret->state = STATE(STOPPED);
-	switch (instance->observed) {
-	case OBSERVED_CRASHED:
+	if (instance->observed == OBSERVED_CRASHED) {
 		ret->reason = "Crashed";
-		break;
-	default:
-		break;
+	} else if (instance_is_drained(c, instance)) {
+		ret->reason = "Draining";
+		ret->words = "the node is drained: its instances are stopped";
 	}
 }
 
@@ -216,7 +216,7 @@ void instance_brief(const struct converger *c, const struct instance *instance, 
 	        (instance->facts.job == STORE_JOB_COMPLETED || instance->facts.job == STORE_JOB_FAILED))
 		brief_of_job(instance, ret);
 	else if (desired == DESIRED_STOPPED)
-		brief_of_down(instance, ret);
+		brief_of_down(c, instance, ret);
 	else
 		brief_of_start(instance, ret);
 }

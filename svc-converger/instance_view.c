@@ -24,6 +24,12 @@ enum machine_desired instance_desired(const struct converger *c, const struct in
 	}
 }
 
+bool instance_is_drained(const struct converger *c, const struct instance *instance)
+{
+	return c->is_draining && c->drain_stops && instance->spec &&
+	        instance->spec->desired_state != BC__V1__INSTANCE_SPEC__DESIRED_STATE__STOPPED;
+}
+
 bool instance_has_domain(const struct instance_view *view)
 {
 	return view->domain && view->domain->is_managed && !(view->facts & FACT_STALE);

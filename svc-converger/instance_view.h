@@ -22,6 +22,8 @@ int instance_view_named(struct converger *converger, const char *id, struct inst
 
 /* The wish alone: the spec's, or STOPPED where the node is drained with its instances. */
 enum machine_desired instance_desired(const struct converger *converger, const struct instance *instance);
+/* Its spec wants it up, and the node stops its instances. */
+bool instance_is_drained(const struct converger *converger, const struct instance *instance);
 /* This start's charge on the host's memory; nothing for a runtime that admits for itself. */
 void instance_charge(
         const struct runtime_link *runtime, const Bc__V1__InstanceSpec *spec, struct memory_charge *ret);

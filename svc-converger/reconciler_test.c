@@ -879,7 +879,12 @@ static void a_draining_node_starts_nothing(void **state)
 	assert_true(world_is(w, A, "RUNNING"));
 	w->converger->drain_stops = true;
 	reconciler_mark_all(w->converger);
-	WAIT_STATUS(w, A, "STOPPED");
+	WAIT_STATUS(w, A, "STOPPED/Draining");
+	/* One that is not wished up is not down for that. */
+	APPLY(w, { .id = A }, { .id = B, .state = STATE(STOPPED) });
+	WAIT_STATUS(w, B, "STOPPED");
+	APPLY(w, { .id = A }, { .id = B });
+	WAIT_STATUS(w, B, "STOPPED/Draining");
 	w->converger->is_draining = w->converger->drain_stops = false;
 	reconciler_mark_all(w->converger);
 	WAIT_STATUS(w, A, "RUNNING");

@@ -64,6 +64,16 @@ static bool is_started(const struct operation *op, const Bc__V1__Domain *domain)
 	                (domain->boot && domain->boot->vmm_started_ns));
 }
 
+static void say_done(const struct operation *op)
+{
+	bool is_stop = op->action == ACTION_STOP;
+
+	converger_event(op->c, EVENT_INFO, op->instance->id,
+	        is_stop ? "Stopped" : (op->action == ACTION_PAUSE ? "Paused" : "Resumed"), "%s",
+	        is_stop && instance_is_drained(op->c, op->instance) ? "for the node is drained"
+	                                                            : "by wish of the spec");
+}
+
 static void on_state_set(const struct rpc_status *status, const ProtobufCMessage *reply, void *owner)
 {
 	struct operation *op = owner;
@@ -86,10 +96,7 @@ static void on_state_set(const struct rpc_status *status, const ProtobufCMessage
 	if (op->action == ACTION_START)
 		instance_started(op);
 	else
-		converger_event(op->c, EVENT_INFO, op->instance->id,
-		        op->action == ACTION_STOP ? "Stopped"
-		                                  : (op->action == ACTION_PAUSE ? "Paused" : "Resumed"),
-		        "by wish of the spec");
+		say_done(op);
 	operation_succeed(op);
 }
 
