@@ -567,37 +567,6 @@ void download_cache_retry(struct download_cache *cache, const char *digest)
 	queue_join(entry);
 }
 
-void download_cache_cancel(struct download_cache *cache, const char *digest)
-{
-	struct entry *entry = id_map_get(cache->entries, digest);
-
-	if (!entry || entry->status.state == DOWNLOAD_READY)
-		return;
-	entry_free(entry);
-	starter_arm(cache);
-}
-
-int download_cache_drop(struct download_cache *cache, const char *digest)
-{
-	struct entry *entry = id_map_get(cache->entries, digest);
-	char name[NAME_SIZE];
-	int r = -ENOENT;
-
-	if (!digest_is_valid(digest))
-		return -ENOENT;
-	if (entry)
-		entry_free(entry);
-	for (int part = 0; part < 2; part++) {
-		file_name(digest, part ? PART : "", name);
-		if (unlinkat(cache->dir_fd, name, 0) == 0)
-			r = r == -ENOENT ? 0 : r;
-		else if (errno != ENOENT)
-			r = -errno;
-	}
-	starter_arm(cache);
-	return r;
-}
-
 /* --- what nobody uses --- */
 
 static uint64_t stat_usec(const struct stat *st)

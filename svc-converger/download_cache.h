@@ -70,10 +70,6 @@ int download_cache_want(
 void download_cache_get(struct download_cache *cache, const char *digest, struct download_status *ret);
 /* Forgets the pause after a failure. */
 void download_cache_retry(struct download_cache *cache, const char *digest);
-/* Ends a download nobody wants any more; its part is kept for a later wish. Nothing happens to a ready file. */
-void download_cache_cancel(struct download_cache *cache, const char *digest);
-/* Removes a ready file or a part. -ENOENT. A running download is ended first. */
-int download_cache_drop(struct download_cache *cache, const char *digest);
 
 /* Something is wished for that is not there. */
 bool download_cache_has_wishes(const struct download_cache *cache);

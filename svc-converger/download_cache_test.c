@@ -108,6 +108,18 @@ static int teardown(void **state)
 }
 
 /* Runs the loop until the state of the one digest is this. */
+static bool is_in_use(const char *digest, void *userdata)
+{
+	const char *used = userdata;
+
+	return used && strcmp(digest, used) == 0;
+}
+
+static bool is_another(const char *digest, void *userdata)
+{
+	return strcmp(digest, userdata) != 0;
+}
+
 static void run_until(struct fixture *f, enum download_state state, struct download_status *ret)
 {
 	for (;;) {
@@ -287,7 +299,7 @@ static void another_source_is_tried_at_once_and_only_once(void **state)
 	assert_int_equal(https_server_seen(f->server).gets, 2);
 
 	/* two that both fail do not drive each other round */
-	assert_int_equal(download_cache_drop(f->cache, f->digest), 0);
+	assert_true(download_cache_collect(f->cache, 0, is_in_use, NULL) > 0);
 	https_server_set_faults(f->server, &(struct https_faults){ .refusals = 1000, .status = 503 });
 	(void)download_cache_want(f->cache, &bad, NULL);
 	run_until_failures(f, 1, &status);
@@ -332,7 +344,7 @@ static void slots_are_bounded(void **state)
 	} while (n_running < 2);
 	assert_int_equal(n_waiting, 3);
 	/* one that is given up makes room for the next */
-	download_cache_cancel(f->cache, digests[0]);
+	download_cache_end_unwanted(f->cache, is_another, digests[0]);
 	struct download_status status;
 
 	do {
@@ -382,13 +394,6 @@ static void a_program_that_is_not_there_is_a_failure(void **state)
 }
 
 /* --- collection --- */
-
-static bool is_in_use(const char *digest, void *userdata)
-{
-	const char *used = userdata;
-
-	return used && strcmp(digest, used) == 0;
-}
 
 static void file_age(const char *path, time_t sec)
 {
@@ -449,20 +454,6 @@ static void parts_and_wishes_nobody_has_go_too(void **state)
 	assert_int_equal(status.state, DOWNLOAD_ABSENT);
 }
 
-static void a_dropped_file_is_gone(void **state)
-{
-	struct fixture *f = *state;
-	struct download_status status;
-
-	cache_open(f);
-	assert_int_equal(download_cache_drop(f->cache, f->digest), -ENOENT);
-	assert_int_equal(download_cache_drop(f->cache, "../../etc"), -ENOENT);
-	(void)download_cache_want(f->cache, &f->source, NULL);
-	run_until(f, DOWNLOAD_READY, &status);
-	assert_int_equal(download_cache_drop(f->cache, f->digest), 0);
-	assert_int_equal(access(status.path, F_OK), -1);
-}
-
 static void a_directory_that_is_not_there_is_an_error(void **state)
 {
 	struct fixture *f = *state;
@@ -492,7 +483,6 @@ int main(void)
 		TEST(a_program_that_is_not_there_is_a_failure),
 		TEST(what_nobody_uses_goes_after_its_time),
 		TEST(parts_and_wishes_nobody_has_go_too),
-		TEST(a_dropped_file_is_gone),
 		TEST(a_directory_that_is_not_there_is_an_error),
 	};
 	sigset_t mask;

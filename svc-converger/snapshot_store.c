@@ -310,11 +310,6 @@ void snapshot_store_get(struct snapshot_store *store, const char *digest, struct
 	download_cache_get(store->restores, digest, ret);
 }
 
-void snapshot_store_release(struct snapshot_store *store, const char *digest)
-{
-	(void)download_cache_drop(store->restores, digest);
-}
-
 void snapshot_store_retry(struct snapshot_store *store, const char *digest)
 {
 	download_cache_retry(store->restores, digest);

@@ -63,8 +63,6 @@ int snapshot_store_want(
         struct snapshot_store *store, const struct download_source *source, struct download_status *ret);
 /* Without a wish. */
 void snapshot_store_get(struct snapshot_store *store, const char *digest, struct download_status *ret);
-/* The instances that wanted it have it: the file is removed, a running download ended. */
-void snapshot_store_release(struct snapshot_store *store, const char *digest);
 void snapshot_store_retry(struct snapshot_store *store, const char *digest);
 /* As of the cache. */
 bool snapshot_store_has_wishes(const struct snapshot_store *store);

@@ -333,7 +333,13 @@ static void what_a_crash_left_is_removed(void **state)
 		assert_int_equal(access(foreign[i], F_OK), 0);
 }
 
-static void a_restore_is_fetched_verified_and_released(void **state)
+static bool is_wished(const char *digest, void *userdata)
+{
+	(void)digest;
+	return *(const bool *)userdata;
+}
+
+static void a_restore_is_fetched_verified_and_collected(void **state)
 {
 	struct fixture *f = *state;
 	struct download_status status = { 0 };
@@ -351,7 +357,9 @@ static void a_restore_is_fetched_verified_and_released(void **state)
 	store_open(f);
 	assert_int_equal(snapshot_store_want(f->store, &source, &status), 0);
 	assert_int_equal(https_server_seen(f->server).gets, 1);
-	snapshot_store_release(f->store, data_digest);
+	assert_int_equal(snapshot_store_collect(f->store, 0, is_wished, &(bool){ true }), 0);
+	assert_int_equal(access(status.path, F_OK), 0);
+	assert_true(snapshot_store_collect(f->store, 0, is_wished, &(bool){ false }) > 0);
 	assert_int_equal(access(status.path, F_OK), -1);
 }
 
@@ -368,7 +376,7 @@ int main(void)
 		TEST(one_command_is_done_once_at_a_time),
 		TEST(room_is_asked_for_beforehand),
 		TEST(what_a_crash_left_is_removed),
-		TEST(a_restore_is_fetched_verified_and_released),
+		TEST(a_restore_is_fetched_verified_and_collected),
 	};
 	struct sha256_stream *stream;
 	sigset_t mask;
