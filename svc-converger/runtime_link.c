@@ -498,11 +498,6 @@ const struct domain *runtime_link_next(const struct runtime_link *link, size_t *
 	return domain;
 }
 
-size_t runtime_link_count(const struct runtime_link *link)
-{
-	return id_map_count(link->domains) - link->n_gone;
-}
-
 void runtime_link_learn(struct runtime_link *link, const char *id, const Bc__V1__Domain *message)
 {
 	struct domain *domain = id_map_get(link->domains, id);

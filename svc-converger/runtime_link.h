@@ -87,7 +87,6 @@ bool runtime_link_has(const struct runtime_link *link, const char *feature);
 const struct domain *runtime_link_domain(const struct runtime_link *link, const char *id);
 const struct domain *runtime_link_next(
         const struct runtime_link *link, size_t *cursor); /* cursor starts at 0 */
-size_t runtime_link_count(const struct runtime_link *link);
 /* What a mutating call answered: as true as an event. message NULL: the domain is gone. */
 void runtime_link_learn(struct runtime_link *link, const char *id, const Bc__V1__Domain *message);
 /* A call of ours failed and may have had its effect all the same: nothing is concluded until the runtime tells of it,

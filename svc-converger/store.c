@@ -343,11 +343,6 @@ struct store_batch *store_batch_free(struct store_batch *batch)
 	return NULL;
 }
 
-bool store_batch_is_empty(const struct store_batch *batch)
-{
-	return batch->n_ops == 0 && !batch->no_memory;
-}
-
 static struct op *batch_add(struct store_batch *batch, enum statement statement, const char *id)
 {
 	if (batch->n_ops == batch->n_ops_max) {

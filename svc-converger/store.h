@@ -75,7 +75,6 @@ int store_get_boot_id(struct store *store, char ret[static 64], struct err *err)
  * cannot fail; running out of memory is found at the commit. */
 struct store_batch *store_batch_new(void); /* NULL: no memory */
 struct store_batch *store_batch_free(struct store_batch *batch);
-bool store_batch_is_empty(const struct store_batch *batch);
 /* An instance that is there keeps its facts: they are set apart, below. */
 void store_batch_put_instance(struct store_batch *batch, const struct store_instance *instance);
 void store_batch_drop_instance(struct store_batch *batch, const char *id);

@@ -315,11 +315,6 @@ const char *element_ifname(const struct element *element)
 	return sets[element->set].by_nic ? (const char *)element->key : "";
 }
 
-void element_mac(const struct element *element, struct mac *ret)
-{
-	memcpy(ret->bytes, element->key + KEY_IFNAME, MAC_SIZE);
-}
-
 void element_ip(const struct element *element, struct ip *ret)
 {
 	bool ip4 = sets[element->set].key_size == KEY_IFNAME + KEY_IP4;

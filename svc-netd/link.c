@@ -314,23 +314,12 @@ static void no_ipv6_address_put(struct nlmsghdr *h)
 	mnl_attr_nest_end(h, families);
 }
 
-int link_set_alias(struct netlink *nl, int ifindex, const char *alias)
-{
-	char buffer[1024];
-	struct nlmsghdr *h = link_message(buffer, RTM_NEWLINK, AF_UNSPEC, ifindex);
-
-	/* The kernel's own answer to a longer one differs by version. */
-	if (strlen(alias) >= LINK_ALIAS_MAX)
-		return -ERANGE;
-	mnl_attr_put(h, IFLA_IFALIAS, strlen(alias), alias);
-	return netlink_request(nl, h);
-}
-
 int link_identify(struct netlink *nl, int ifindex, const struct link_identity *identity)
 {
 	char buffer[1024];
 	struct nlmsghdr *h = link_message(buffer, RTM_NEWLINK, AF_UNSPEC, ifindex);
 
+	/* The kernel's own answer to a longer one differs by version. */
 	if (strlen(identity->alias) >= LINK_ALIAS_MAX)
 		return -ERANGE;
 	mnl_attr_put(h, IFLA_IFALIAS, strlen(identity->alias), identity->alias);

@@ -66,7 +66,7 @@ typedef int (*link_fn)(const struct link *link, void *userdata);
 int link_list(struct netlink *nl, link_fn fn, void (*on_restart)(void *userdata), void *userdata);
 
 struct link_identity {
-	const char *alias; /* weak */
+	const char *alias; /* weak; -ERANGE above 255 bytes */
 	uint32_t group;
 	uint32_t mtu_bytes;    /* 0: leave it */
 	const struct mac *mac; /* weak; NULL: leave it */
@@ -84,7 +84,6 @@ int link_guard_port(struct netlink *nl, int ifindex);
 int link_add_station(struct netlink *nl, int ifindex, const struct mac *mac);
 int link_set_up(struct netlink *nl, int ifindex); /* and without ARP: the host has no business there */
 int link_set_down(struct netlink *nl, int ifindex);
-int link_set_alias(struct netlink *nl, int ifindex, const char *alias); /* -ERANGE above 255 bytes */
 int link_set_mac(struct netlink *nl, int ifindex, const struct mac *mac);
 int link_add_macvtap(struct netlink *nl, const char *name, int parent, uint32_t mode,
         const struct link_identity *identity);

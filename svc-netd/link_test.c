@@ -94,17 +94,21 @@ static void one_that_is_there_is_not_attached_to(void **state)
 
 static void an_alias_is_whole_or_refused(void **state)
 {
+	struct mac mac = { { 0xfe, 1, 2, 3, 4, 5 } };
 	char alias[300];
+	struct link_identity identity = {
+		.alias = alias, .group = LINK_GROUP_OURS, .mtu_bytes = 1400, .mac = &mac
+	};
 	struct link link;
 	int ifindex, fd = tap_new(*state, NAME, false, &ifindex);
 
 	memset(alias, 'a', sizeof(alias));
 	alias[256] = 0;
-	assert_int_equal(link_set_alias(*state, ifindex, alias), -ERANGE);
+	assert_int_equal(link_identify(*state, ifindex, &identity), -ERANGE);
 	assert_int_equal(link_get(*state, NAME, &link), 0);
 	assert_string_equal(link.alias, "");
 	alias[255] = 0;
-	assert_int_equal(link_set_alias(*state, ifindex, alias), 0);
+	assert_int_equal(link_identify(*state, ifindex, &identity), 0);
 	assert_int_equal(link_get(*state, NAME, &link), 0);
 	assert_string_equal(link.alias, alias);
 	(void)close(fd);

@@ -20,12 +20,3 @@ bool record_is_active(const record *r)
 {
 	return domain_state_is_up(r->domain->state);
 }
-
-bool record_writes_volume(const record *r, const char *volume_id)
-{
-	for (size_t i = 0; i < r->domain->n_volumes; i++)
-		if (!r->domain->volumes[i]->read_only &&
-		        strcmp(r->domain->volumes[i]->volume_id, volume_id) == 0)
-			return true;
-	return false;
-}

@@ -20,7 +20,6 @@ static inline const char *record_id(const record *r)
 
 /* Running, paused or on its way down: it holds memory, CPUs and volumes. */
 bool record_is_active(const record *r);
-bool record_writes_volume(const record *r, const char *volume_id);
 
 static inline void cleanup_record(record **r)
 {
