@@ -104,4 +104,4 @@ void element_to_publication(const struct element *element, struct publication *r
 
 /* The name of the NIC an element is of; "" for those that keep it in a comment. */
 const char *element_ifname(const struct element *element);
-void element_ip(const struct element *element, struct ip *ret);   /* addresses and peers */
+void element_ip(const struct element *element, struct ip *ret); /* addresses and peers */
