@@ -72,9 +72,17 @@ static int write_allocation(const struct instance_files_conf *conf, const struct
 	return atomic_file_write(AT_FDCWD, path, def->allocation_id, strlen(def->allocation_id), 0600);
 }
 
-/* Whose they are goes last: what a kill leaves of it can still be told. With an allocation, or with nothing but files
- * that were never finished; else -ENOTEMPTY. */
-static int remove_dir(const char *dir, bool known)
+/* Where an instance's directory is when it goes: whoever still writes to it by its path finds nothing, and what a kill
+ * leaves of it says by its name that it is nobody's. */
+static char *gone_path(const char *instances_dir, const char *id)
+{
+	char *path = NULL;
+
+	return asprintf(&path, "%s/.%s.gone", instances_dir, id) < 0 ? NULL : path;
+}
+
+/* One that does not say whose it is may go when it holds nothing but files that were never finished; else -ENOTEMPTY. */
+static int judge_dir(const char *dir, bool known)
 {
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	CLEANUP_CLOSEDIR DIR *entries = fd < 0 ? NULL : fdopendir(fd);
@@ -82,16 +90,35 @@ static int remove_dir(const char *dir, bool known)
 
 	if (!entries && fd >= 0)
 		(void)close(fd);
-	for (const struct dirent *entry; r == 0 && (entry = readdir(entries));) {
+	for (const struct dirent *entry; r == 0 && !known && (entry = readdir(entries));) {
 		const char *name = entry->d_name;
-		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, ALLOCATION_FILE) == 0)
-			continue;
-		if (!known && !atomic_file_is_temporary(name))
+		if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && !atomic_file_is_temporary(name))
 			r = -ENOTEMPTY;
-		else if (unlinkat(fd, name, 0) < 0)
-			r = remove_tree(fd, name);
 	}
-	return r < 0 ? r : remove_tree(AT_FDCWD, dir);
+	return r;
+}
+
+/* Whole, or what a kill left of it. *ret_existed: there was something. */
+static int remove_dir(
+        const char *instances_dir, const char *id, bool known, bool *ret_existed, struct err *err)
+{
+	CLEANUP_FREE char *dir = instance_path(instances_dir, id, NULL), *gone = gone_path(instances_dir, id);
+
+	if (!dir || !gone)
+		return -ENOMEM;
+	int r = judge_dir(dir, known);
+	if (r == -ENOTEMPTY || r == -ENOTDIR)
+		return not_ours(dir, err);
+	if (r < 0 && r != -ENOENT)
+		return err_set(err, r, "%s: %s", dir, strerror(-r));
+	bool is_there = r == 0;
+	*ret_existed = is_there || exists(gone);
+	r = *ret_existed ? remove_tree(AT_FDCWD, gone) : 0;
+	if (r == 0 && is_there && rename(dir, gone) < 0)
+		r = -errno;
+	if (r == 0 && is_there)
+		r = remove_tree(AT_FDCWD, gone);
+	return r < 0 ? err_set(err, r, "%s cannot be removed: %s", gone, strerror(-r)) : 0;
 }
 
 /* What a crash left behind belongs to this allocation, or goes; what others left stays, and there is no room for us. */
@@ -99,19 +126,14 @@ static int clear_dir(const struct instance_files_conf *conf, const struct domain
         struct err *err)
 {
 	CLEANUP_FREE char *allocation = NULL;
+	bool existed;
 	int r = read_allocation(conf->instances_dir, def->id, &allocation);
 
 	if (r < 0 && r != -ENOENT && r != -ENOTDIR)
 		return err_set(err, r, "%s/" ALLOCATION_FILE ": %s", dir, strerror(-r));
 	if (r == 0 && strcmp(allocation, def->allocation_id) == 0)
 		return 0;
-	r = remove_dir(dir, r == 0);
-	if (r == -ENOTEMPTY || r == -ENOTDIR)
-		return not_ours(dir, err);
-	if (r < 0 && r != -ENOENT)
-		return err_set(err, r, "%s: what allocation '%s' left there cannot be removed: %s", dir,
-		        allocation ? allocation : "", strerror(-r));
-	return 0;
+	return remove_dir(conf->instances_dir, def->id, r == 0, &existed, err);
 }
 
 static int claim_dir(const struct instance_files_conf *conf, const struct domain_def *def, const char *dir,
@@ -215,13 +237,13 @@ static void put_back_seed(const struct instance_files_conf *conf, const struct d
 void instance_files_undo(const struct instance_files_conf *conf, const struct domain_def *def,
         struct instance_files_made *made)
 {
-	CLEANUP_FREE char *dir = instance_path(conf->instances_dir, def->id, NULL);
+	bool existed;
 
 	if (made->renewed)
 		put_back_seed(conf, def, made->old_seed_fd);
 	instance_files_made_done(made);
-	if (made->dir && dir) {
-		(void)remove_tree(AT_FDCWD, dir);
+	if (made->dir) {
+		(void)remove_dir(conf->instances_dir, def->id, true, &existed, NULL);
 		return;
 	}
 	if (made->disk)
@@ -334,24 +356,14 @@ static void remove_vmm_log(const struct instance_files_conf *conf, const char *i
 int instance_files_remove(
         const struct instance_files_conf *conf, const char *id, bool *ret_existed, struct err *err)
 {
-	CLEANUP_FREE char *dir = instance_path(conf->instances_dir, id, NULL), *allocation = NULL;
-
-	if (!dir)
-		return -ENOMEM;
-	if (!exists(dir)) {
-		remove_vmm_log(conf, id);
-		*ret_existed = false;
-		return 0;
-	}
+	CLEANUP_FREE char *allocation = NULL;
 	int r = read_allocation(conf->instances_dir, id, &allocation);
+
 	if (r < 0 && r != -ENOENT && r != -ENOTDIR)
-		return err_set(err, r, "%s/" ALLOCATION_FILE ": %s", dir, strerror(-r));
-	r = remove_dir(dir, r == 0);
-	if (r == -ENOTEMPTY || r == -ENOTDIR)
-		return not_ours(dir, err);
-	if (r < 0 && r != -ENOENT)
-		return err_set(err, r, "%s: %s", dir, strerror(-r));
-	remove_vmm_log(conf, id);
-	*ret_existed = true;
-	return 0;
+		return err_set(
+		        err, r, "%s/%s/" ALLOCATION_FILE ": %s", conf->instances_dir, id, strerror(-r));
+	r = remove_dir(conf->instances_dir, id, r == 0, ret_existed, err);
+	if (r == 0)
+		remove_vmm_log(conf, id);
+	return r;
 }

@@ -9,8 +9,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mount.h>
@@ -27,6 +29,7 @@ struct instance {
 	char instances[128], image[128], disk[256], seed[256];
 	struct instance_files_conf conf;
 	struct domain_def def;
+	atomic_bool is_over;
 };
 
 static void instance_fill(void **state, struct instance *x)
@@ -472,6 +475,61 @@ static void a_directory_that_was_just_begun_is_removed(void **state)
 	assert_int_equal(access(SANDBOX_PATH(state, "instances/" ID), F_OK), -1);
 }
 
+/* What comes late to an instance that goes neither keeps it nor stays. */
+static void *mark_always(void *arg)
+{
+	const struct instance *x = arg;
+
+	while (!atomic_load(&x->is_over))
+		instance_files_mark_stop(&x->conf, ID);
+	return NULL;
+}
+
+static void a_writer_that_is_late_keeps_nothing(void **state)
+{
+	struct instance x;
+	pthread_t thread;
+
+	instance_fill(state, &x);
+	assert_int_equal(pthread_create(&thread, NULL, mark_always, &x), 0);
+	for (int i = 0; i < 300; i++) {
+		struct err err = { 0 };
+		bool existed = false;
+
+		assert_int_equal(instance_make(&x, NULL, NULL), 0);
+		if (instance_files_remove(&x.conf, ID, &existed, &err) < 0)
+			fail_msg("%s", err.text);
+		assert_true(existed);
+		assert_int_equal(access(SANDBOX_PATH(state, "instances/" ID), F_OK), -1);
+	}
+	atomic_store(&x.is_over, true);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(rmdir(x.instances), 0);
+}
+
+/* Killed while the directory went: that is nobody's, and goes with the next word of the instance. */
+static void what_a_killed_removal_left_goes(void **state)
+{
+	struct instance x;
+	bool existed = false;
+
+	instance_fill(state, &x);
+	for (int made = 0; made < 2; made++) {
+		assert_int_equal(mkdir(SANDBOX_PATH(state, "instances/." ID ".gone"), 0710), 0);
+		CLEANUP_CLOSE int fd = open(SANDBOX_PATH(state, "instances/." ID ".gone/disk.qcow2"),
+		        O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		assert_true(fd >= 0);
+		if (made)
+			assert_int_equal(instance_make(&x, NULL, NULL), 0);
+		else
+			assert_int_equal(instance_files_remove(&x.conf, ID, &existed, NULL), 0);
+		assert_true(existed);
+		assert_int_equal(access(SANDBOX_PATH(state, "instances/." ID ".gone"), F_OK), -1);
+	}
+	assert_int_equal(instance_files_remove(&x.conf, ID, &existed, NULL), 0);
+	assert_int_equal(rmdir(x.instances), 0);
+}
+
 #define SANDBOXED(test) cmocka_unit_test_setup_teardown(test, sandbox_setup, sandbox_teardown)
 
 int main(void)
@@ -484,6 +542,8 @@ int main(void)
 		SANDBOXED(a_file_in_the_place_of_a_directory_is_left_alone),
 		SANDBOXED(a_link_to_a_directory_is_left_alone),
 		SANDBOXED(a_directory_that_was_just_begun_is_removed),
+		SANDBOXED(a_writer_that_is_late_keeps_nothing),
+		SANDBOXED(what_a_killed_removal_left_goes),
 		SANDBOXED(a_full_file_system_leaves_nothing),
 		SANDBOXED(the_way_is_opened_to_files_below_the_data_alone),
 		SANDBOXED(a_new_run_forgets_what_the_one_before_said),
