@@ -532,22 +532,47 @@ static void remove_end(struct op *op, struct domain_entry *entry)
 	answer(op, entry);
 }
 
-static void end_end(struct op *op, struct domain_entry *entry)
+static void remove_begin(struct request *request)
 {
-	(void)entry;
-	free(op);
+	struct runtime *runtime = request->op.runtime;
+	struct domain_entry *entry = domains_find(runtime->domains, request->op.id);
+
+	if (op_submit(&request->op, runtime->ops) == 0 && entry && domain_entry_managed(entry))
+		entry->asked = true;
 }
 
-/* Whatever its lane waits for ends with it; what fails is tried again by the removal itself. */
-static void end_first(struct runtime *runtime, const char *id)
-{
-	struct op *op = calloc(1, sizeof(*op));
+/* The end of the guest, before its removal. */
+struct end_op {
+	struct op op;
+	struct request *removal; /* owned until it begins */
+};
 
-	if (!op)
+/* What fails is tried again by the removal itself. */
+static void end_end(struct op *op, struct domain_entry *entry)
+{
+	struct end_op *end = CONTAINER_OF(op, struct end_op, op);
+
+	(void)entry;
+	remove_begin(end->removal);
+	free(end);
+}
+
+/* Whatever the lane waits for ends with the guest, and only then does the removal join it: an end that came after that
+ * would be another guest's. */
+static void end_first(struct request *removal, struct domain_entry *entry)
+{
+	struct runtime *runtime = removal->op.runtime;
+	struct end_op *end = calloc(1, sizeof(*end));
+
+	if (!end) {
+		remove_begin(removal);
 		return;
-	op_init(op, runtime, id, destroy_work, end_end);
-	leave_lane(op);
-	(void)op_submit(op, runtime->ops);
+	}
+	op_init(&end->op, runtime, removal->op.id, destroy_work, end_end);
+	leave_lane(&end->op);
+	end->removal = removal;
+	if (op_submit(&end->op, runtime->ops) == 0)
+		entry->asked = true;
 }
 
 void lifecycle_remove(struct runtime *runtime, const char *id, lifecycle_fn fn, void *userdata)
@@ -561,9 +586,9 @@ void lifecycle_remove(struct runtime *runtime, const char *id, lifecycle_fn fn, 
 	if (!request)
 		return;
 	if (entry && domain_entry_managed(entry) && domain_state_is_active(entry->condition.state))
-		end_first(runtime, id);
-	if (op_submit(&request->op, runtime->ops) == 0 && entry && domain_entry_managed(entry))
-		entry->asked = true;
+		end_first(request, entry);
+	else
+		remove_begin(request);
 }
 
 /* --- snapshots that were broken off --- */

@@ -1,11 +1,21 @@
 #include "svc-runtime-libvirt/virt_err.h"
 
+#include "lib/base/cleanup.h"
+
 #include <errno.h>
 #include <libvirt/libvirt.h>
 #include <libvirt/virterror.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+
+static bool message_has(const char *message, const char *const *phrases, size_t n_phrases)
+{
+	for (size_t i = 0; i < n_phrases; i++)
+		if (strstr(message, phrases[i]))
+			return true;
+	return false;
+}
 
 /* QEMU says in prose that it got no memory; libvirt passes it on as an internal error. */
 static bool message_says_no_memory(const char *message)
@@ -22,10 +32,7 @@ static bool message_says_no_memory(const char *message)
 		"cannot bind memory to host NUMA nodes",
 	};
 
-	for (size_t i = 0; i < sizeof(phrases) / sizeof(phrases[0]); i++)
-		if (strstr(message, phrases[i]))
-			return true;
-	return false;
+	return message_has(message, phrases, ARRAY_SIZE(phrases));
 }
 
 /* Other internal errors that are the host's state: QEMU says in prose that a kernel or a base image is gone, and that a
@@ -38,10 +45,7 @@ static bool message_says_host_unprepared(const char *message)
 		"Failed to get shared \"write\" lock", "File too large", /* for the host's file system */
 	};
 
-	for (size_t i = 0; i < sizeof(phrases) / sizeof(phrases[0]); i++)
-		if (strstr(message, phrases[i]))
-			return true;
-	return false;
+	return message_has(message, phrases, ARRAY_SIZE(phrases));
 }
 
 /* While libvirt worked on it, the guest ended or was ended: so does a libvirt that has just begun with what it found
@@ -79,10 +83,7 @@ static bool message_says_monitor_broke(const char *message)
 		"Unable to write to monitor",
 	};
 
-	for (size_t i = 0; i < sizeof(phrases) / sizeof(phrases[0]); i++)
-		if (strstr(message, phrases[i]))
-			return true;
-	return false;
+	return message_has(message, phrases, ARRAY_SIZE(phrases));
 }
 
 int virt_errno_from(int code, int system_errno, const char *message)
