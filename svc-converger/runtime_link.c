@@ -27,7 +27,6 @@ struct runtime_link {
 	struct id_map *domains;               /* owned, as the domains in it are */
 	uint64_t clock;                       /* counts everything heard */
 	uint64_t sync_began;                  /* clock when the stream, or the list, was asked for */
-	size_t n_gone;                        /* of domains, that are kept for the stream alone */
 	uint64_t last_gone;                   /* clock of the last domain that went */
 	bool is_known, is_refused;
 	bool is_none;     /* what answers there said last that it is no runtime */
@@ -100,9 +99,7 @@ static void link_forget(struct runtime_link *link, struct domain *domain)
 {
 	(void)id_map_remove(link->domains, domain->id);
 	link->last_gone = ++link->clock;
-	if (domain->is_gone)
-		link->n_gone--;
-	else
+	if (!domain->is_gone)
 		link->handlers->on_domain(link, domain, NULL, link->userdata);
 	free(domain);
 }
@@ -173,8 +170,6 @@ static void link_put(struct runtime_link *link, const Bc__V1__Domain *message, b
 			(void)id_map_put(link->domains, before);
 		return;
 	}
-	if (before && before->is_gone)
-		link->n_gone--;
 	link->handlers->on_domain(link, before && !before->is_gone ? before : NULL, now, link->userdata);
 	free(before);
 }
@@ -507,7 +502,6 @@ void runtime_link_learn(struct runtime_link *link, const char *id, const Bc__V1_
 	} else if (domain && !domain->is_gone) {
 		link->last_gone = ++link->clock;
 		domain->learned_usec = clock_monotonic_usec();
-		link->n_gone++;
 		domain->is_gone = true;
 		link->handlers->on_domain(link, domain, NULL, link->userdata);
 	}
