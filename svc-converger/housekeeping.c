@@ -120,51 +120,62 @@ static bool is_in(const char *digest, void *userdata)
 	return id_map_get(userdata, digest) != NULL;
 }
 
-static void stores_collect(struct converger *c)
+struct uses {
+	struct id_map *images, *restores; /* owned, as what is in them */
+};
+
+static void uses_done(struct uses *uses)
 {
-	struct id_map *images = id_map_new(offsetof(struct digest, text));
-	struct id_map *restores = id_map_new(offsetof(struct digest, text));
+	uses->images = digests_free(uses->images);
+	uses->restores = digests_free(uses->restores);
+}
+#define CLEANUP_USES __attribute__((cleanup(uses_done)))
+
+/* What specs wish for. */
+static int uses_of_specs(const struct converger *c, struct uses *ret)
+{
 	const struct instance *instance;
 	size_t cursor = 0;
-	int r = images && restores ? domain_digests(c, images) : -ENOMEM;
+	int r;
 
+	ret->images = id_map_new(offsetof(struct digest, text));
+	ret->restores = id_map_new(offsetof(struct digest, text));
+	r = ret->images && ret->restores ? 0 : -ENOMEM;
 	while (r == 0 && (instance = id_map_next(c->instances, &cursor)))
-		r = spec_digests(c, instance, images, restores);
-	if (r == 0) { /* else what is used is not known, and nothing is removed */
-		uint64_t freed = image_store_collect(c->images, c->options.image_keep_usec, is_in, images) +
-		        snapshot_store_collect(c->snapshots, c->options.image_keep_usec, is_in, restores);
+		r = spec_digests(c, instance, ret->images, ret->restores);
+	return r;
+}
 
-		if (freed)
-			converger_event(c, EVENT_INFO, "", "ImagesCollected",
-			        "%llu MiB of images and snapshots nobody uses were removed",
-			        (unsigned long long)(freed >> 20));
-	}
-	(void)digests_free(images);
-	(void)digests_free(restores);
+static void stores_collect(struct converger *c)
+{
+	CLEANUP_USES struct uses uses = { 0 };
+	int r = uses_of_specs(c, &uses);
+	uint64_t freed;
+
+	if (r == 0)
+		r = domain_digests(c, uses.images);
+	if (r < 0)
+		return; /* what is used is not known, and nothing is removed */
+	freed = image_store_collect(c->images, c->options.image_keep_usec, is_in, uses.images) +
+	        snapshot_store_collect(c->snapshots, c->options.image_keep_usec, is_in, uses.restores);
+	if (freed)
+		converger_event(c, EVENT_INFO, "", "ImagesCollected",
+		        "%llu MiB of images and snapshots nobody uses were removed",
+		        (unsigned long long)(freed >> 20));
 }
 
 /* Specs alone say what is fetched, whatever runtimes can tell: an instance that was dropped may have wished for what
  * fills the disk. */
 static void downloads_end(struct converger *c)
 {
-	struct id_map *images, *restores;
-	const struct instance *instance;
-	size_t cursor = 0;
-	int r;
+	CLEANUP_USES struct uses uses = { 0 };
 
 	if (!image_store_has_wishes(c->images) && !snapshot_store_has_wishes(c->snapshots))
 		return;
-	images = id_map_new(offsetof(struct digest, text));
-	restores = id_map_new(offsetof(struct digest, text));
-	r = images && restores ? 0 : -ENOMEM;
-	while (r == 0 && (instance = id_map_next(c->instances, &cursor)))
-		r = spec_digests(c, instance, images, restores);
-	if (r == 0) {
-		image_store_end_unwanted(c->images, is_in, images);
-		snapshot_store_end_unwanted(c->snapshots, is_in, restores);
-	}
-	(void)digests_free(images);
-	(void)digests_free(restores);
+	if (uses_of_specs(c, &uses) < 0)
+		return;
+	image_store_end_unwanted(c->images, is_in, uses.images);
+	snapshot_store_end_unwanted(c->snapshots, is_in, uses.restores);
 }
 
 /* --- claims --- */
