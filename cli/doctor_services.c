@@ -54,6 +54,7 @@ static void converger_check(struct cli *cli, struct findings *findings)
 	        node->node_id, (unsigned long long)node->accepted_revision);
 	for (size_t i = 0; i < node->n_drivers; i++) {
 		const Bc__V1__DriverStatus *driver = node->drivers[i];
+		const char *why = driver->message[0] ? driver->message : "no answer yet";
 
 		if (driver->reachability == BC__V1__DRIVER_STATUS__REACHABILITY__READY ||
 		        driver->reachability == BC__V1__DRIVER_STATUS__REACHABILITY__ABSENT)
@@ -61,12 +62,10 @@ static void converger_check(struct cli *cli, struct findings *findings)
 		if (strcmp(driver->kind, "control-plane") == 0)
 			findings_add(findings, FINDING_WARN, "converger",
 			        "see [control-plane] in /etc/bc/converger.conf, and 'bcctl events'",
-			        "no session with the control plane at %s: %s", driver->id,
-			        driver->message[0] ? driver->message : "no answer yet");
+			        "no session with the control plane at %s: %s", driver->id, why);
 		else
 			findings_add(findings, FINDING_WARN, "converger", "journalctl -u 'bc-*'",
-			        "it cannot use %s: %s", driver->id,
-			        driver->message[0] ? driver->message : "no answer yet");
+			        "it cannot use %s: %s", driver->id, why);
 	}
 }
 
