@@ -3,6 +3,7 @@
 
 #include "lib/base/atomic_file.h"
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -322,7 +323,7 @@ static void a_status_has_one_exit_code(void **state)
 	assert_null(exit_code_text(42));
 }
 
-int main(void)
+TEST_SUITE(cli_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(output_that_is_not_written_is_a_failure),

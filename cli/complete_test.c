@@ -1,4 +1,5 @@
 #include "cli/complete.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -101,7 +102,7 @@ static void a_verb_of_each_group_is_offered(void **state)
 	free(text);
 }
 
-int main(void)
+TEST_SUITE(complete_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(words_are_offered_where_they_may_stand),

@@ -4,6 +4,7 @@
 #include "lib/base/atomic_file.h"
 #include "lib/base/sandbox_test.h"
 #include "lib/base/tree.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -162,7 +163,7 @@ static void an_iommu_without_vfio_is_told(void **state)
 	findings_done(&findings);
 }
 
-int main(void)
+TEST_SUITE(doctor_host_test)
 {
 #define SANDBOXED(test) cmocka_unit_test_setup_teardown(test, sandbox_setup, sandbox_teardown)
 	const struct CMUnitTest tests[] = {

@@ -1,4 +1,5 @@
 #include "cli/human.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -124,7 +125,7 @@ static void numbers_are_digits_alone(void **state)
 	assert_true(value == UINT64_MAX);
 }
 
-int main(void)
+TEST_SUITE(human_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(numbers_are_digits_alone),

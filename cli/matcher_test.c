@@ -1,4 +1,5 @@
 #include "cli/matcher.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +41,7 @@ static void any_pieces_give_the_same_answer(void **state)
 		}
 }
 
-int main(void)
+TEST_SUITE(matcher_test)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(any_pieces_give_the_same_answer) };
 

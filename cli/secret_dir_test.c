@@ -2,6 +2,7 @@
 
 #include "lib/base/atomic_file.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -57,7 +58,7 @@ static void secrets_are_bounded(void **state)
 	assert_int_equal(secret_size(secret), 0);
 }
 
-int main(void)
+TEST_SUITE(secret_dir_test)
 {
 #define SANDBOXED(test) cmocka_unit_test_setup_teardown(test, sandbox_setup, sandbox_teardown)
 	const struct CMUnitTest tests[] = {

@@ -1,4 +1,5 @@
 #include "cli/settle.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -222,7 +223,7 @@ static void ids_are_shown_as_far_as_they_differ(void **state)
 	(void)settle_free(f.settle);
 }
 
-int main(void)
+TEST_SUITE(settle_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_waits_for_every_one),

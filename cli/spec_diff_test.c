@@ -1,6 +1,7 @@
 #include "cli/spec_diff.h"
 
 #include "lib/text/proto_read.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -101,7 +102,7 @@ static void long_values_are_cut_between_characters(void **state)
 	bc__v1__node_spec__free_unpacked(new_spec, NULL);
 }
 
-int main(void)
+TEST_SUITE(spec_diff_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_new_and_what_goes),

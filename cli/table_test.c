@@ -1,4 +1,5 @@
 #include "cli/table.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -124,7 +125,7 @@ static void colours_are_for_terminals(void **state)
 	assert_string_equal(style_end(STYLE_PLAIN, true), "");
 }
 
-int main(void)
+TEST_SUITE(table_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(columns_line_up),

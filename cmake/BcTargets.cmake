@@ -1,7 +1,7 @@
 # What every target of the project has in common, and the three kinds of target it is made of:
 #   bc_library(NAME SOURCES... LINK libs...)      a static core, without main.c
 #   bc_program(NAME SOURCES... LINK libs...)      an executable that is installed
-#   bc_unit_test(NAME SOURCES... LINK libs...)    a cmocka test, run by ctest
+#   bc_suites(NAME SOURCES... LINK libs...)       the cmocka suites of a folder, each run by ctest
 include(CMakeParseArguments)
 include(GNUInstallDirs)
 find_package(PkgConfig REQUIRED)
@@ -63,20 +63,59 @@ function(bc_program NAME)
   endif()
 endfunction()
 
-# TIMEOUT bounds a hang; it is never an expectation of speed. A fuzzing build has fuzzers only.
-function(bc_unit_test NAME)
-  cmake_parse_arguments(A "" "TIMEOUT" "LINK;LABELS" ${ARGN})
-  add_executable(${NAME} ${A_UNPARSED_ARGUMENTS})
-  target_link_libraries(${NAME} PRIVATE bc_options PkgConfig::CMOCKA ${A_LINK})
+# What a test needs decides when tests/check runs it, and what beside it. It is the test's only label:
+#   quick    neither processes of its own nor real time
+#   process  starts processes or has real timers
+#   netns    moves frames through network namespaces
+#   guest    boots guests
+#   host     boots a systemd
+#   fuzz, lint
+# What starts daemons or guests takes both processors of a small machine, and shares a large one.
+#
+# bc_test(NAME NEED COMMAND...) None has a time limit of its own: tests/check has one for all.
+function(bc_test NAME NEED)
+  add_test(NAME ${BC_TEST_PREFIX}${NAME} COMMAND ${ARGN})
+  set_tests_properties(${BC_TEST_PREFIX}${NAME} PROPERTIES LABELS ${NEED})
+  if(NEED MATCHES "process|guest|host")
+    set_tests_properties(${BC_TEST_PREFIX}${NAME} PROPERTIES PROCESSORS 2)
+  endif()
+endfunction()
+
+# bc_test_property(PROPERTY VALUE NAMES...) for tests of this folder
+function(bc_test_property PROPERTY VALUE)
+  list(TRANSFORM ARGN PREPEND "${BC_TEST_PREFIX}" OUTPUT_VARIABLE tests)
+  set_tests_properties(${tests} PROPERTIES ${PROPERTY} "${VALUE}")
+endfunction()
+
+# bc_suites(PROGRAM SOURCES... PREFIX p NEED need [BELOW script] [PROCESS suites...] LINK libs...)
+# One program for the suites of a folder (tests/harness/suite.h). Each x_test.c is a test p_x_test, or p_test where x
+# is p; it needs what NEED says, or process where it is named. BELOW is a script that runs the program. A fuzzing build
+# has fuzzers only.
+function(bc_suites PROGRAM)
+  cmake_parse_arguments(A "" "PREFIX;NEED;BELOW" "PROCESS;LINK" ${ARGN})
+  add_executable(${PROGRAM} ${A_UNPARSED_ARGUMENTS})
+  target_link_libraries(${PROGRAM} PRIVATE bc_options bc_harness ${A_LINK})
   if(BC_FUZZ)
-    set_target_properties(${NAME} PROPERTIES EXCLUDE_FROM_ALL ON)
+    set_target_properties(${PROGRAM} PROPERTIES EXCLUDE_FROM_ALL ON)
     return()
   endif()
-  add_test(NAME ${BC_TEST_PREFIX}${NAME} COMMAND ${NAME})
-  if(NOT A_TIMEOUT)
-    set(A_TIMEOUT 120)
+  list(FILTER A_UNPARSED_ARGUMENTS INCLUDE REGEX "_test\\.c$")
+  foreach(source ${A_UNPARSED_ARGUMENTS})
+    get_filename_component(suite ${source} NAME_WE)
+    set(name ${A_PREFIX}_${suite})
+    if(suite STREQUAL "${A_PREFIX}_test")
+      set(name ${suite})
+    endif()
+    set(need ${A_NEED})
+    if(suite IN_LIST A_PROCESS)
+      set(need process)
+      list(REMOVE_ITEM A_PROCESS ${suite})
+    endif()
+    bc_test(${name} ${need} ${A_BELOW} $<TARGET_FILE:${PROGRAM}> ${suite})
+  endforeach()
+  if(A_PROCESS)
+    message(FATAL_ERROR "${PROGRAM} has no suites ${A_PROCESS}")
   endif()
-  set_tests_properties(${BC_TEST_PREFIX}${NAME} PROPERTIES TIMEOUT ${A_TIMEOUT} LABELS "unit;${A_LABELS}")
 endfunction()
 
 # A fuzzer over foreign bytes: NAME.c has LLVMFuzzerTestOneInput; its corpus is beside it in corpus/NAME/.
@@ -88,6 +127,5 @@ function(bc_fuzzer NAME)
   add_executable(${NAME} ${A_UNPARSED_ARGUMENTS})
   target_link_libraries(${NAME} PRIVATE bc_options ${A_LINK})
   target_link_options(${NAME} PRIVATE -fsanitize=fuzzer)
-  add_test(NAME ${NAME} COMMAND ${CMAKE_SOURCE_DIR}/tests/fuzz/run $<TARGET_FILE:${NAME}>)
-  set_tests_properties(${NAME} PROPERTIES TIMEOUT 300 LABELS "fuzz")
+  bc_test(${NAME} fuzz ${CMAKE_SOURCE_DIR}/tests/fuzz/run $<TARGET_FILE:${NAME}>)
 endfunction()

@@ -1,4 +1,5 @@
 #include "svc-converger/admission.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -344,7 +345,7 @@ static void absurd_domains_do_not_wrap(void **state)
 	assert_int_equal(admission_check(&admission, &small, NULL), 0);
 }
 
-int main(void)
+TEST_SUITE(admission_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(overhead_is_a_32nd_and_256_mib),

@@ -2,6 +2,7 @@
 
 #include "lib/base/atomic_file.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -359,7 +360,7 @@ static void the_host_is_read(void **state)
 	assert_true(host.total_bytes > host.available_bytes);
 }
 
-int main(void)
+TEST_SUITE(balloon_control_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pressure_begins_at_the_low_line_and_ends_above_the_high_one),

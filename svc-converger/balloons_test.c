@@ -3,6 +3,7 @@
 #include "lib/base/atomic_file.h"
 #include "lib/base/cleanup.h"
 #include "svc-converger/test/world.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -160,7 +161,7 @@ static void a_guest_that_is_gone_is_forgotten(void **state)
 	assert_int_equal(guests.n_asked, 1);
 }
 
-int main(void)
+TEST_SUITE(balloons_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {

@@ -5,6 +5,7 @@
 #include "svc-converger/test/control_peer.h"
 #include "svc-converger/test/tls_door.h"
 #include "svc-converger/test/world.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -324,7 +325,7 @@ static void a_missing_certificate_is_named(void **state)
 	WORLD_WAIT(d->world, d->n_sessions == 1 && d->peer.is_synced);
 }
 
-int main(void)
+TEST_SUITE(control_plane_test)
 {
 	/* gRPC takes proxies from here, even for the loopback. */
 	(void)unsetenv("http_proxy");

@@ -6,6 +6,7 @@
 #include "lib/base/sha256.h"
 #include "svc-converger/transfer.h"
 #include "svc-converger/transfer/https_server_test.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -467,7 +468,7 @@ static void a_directory_that_is_not_there_is_an_error(void **state)
 	assert_non_null(strstr(err.text, "/nonexistent"));
 }
 
-int main(void)
+TEST_SUITE(download_cache_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {

@@ -4,6 +4,7 @@
 #include "svc-converger/test/world.h"
 
 #include "bc/v1/converger.pb-c.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -571,7 +572,7 @@ static void a_corrupted_state_refuses_to_start(void **state)
 	assert_int_equal(stub_runtime_domain(w->runtime, A)->state, BC__V1__DOMAIN__STATE__RUNNING);
 }
 
-int main(void)
+TEST_SUITE(edge_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, world_teardown)
 	const struct CMUnitTest tests[] = {

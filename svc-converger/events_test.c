@@ -1,4 +1,5 @@
 #include "svc-converger/events.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,7 +62,7 @@ static void events_cut_long_words(void **state)
 	events_free(events);
 }
 
-int main(void)
+TEST_SUITE(events_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(events_keep_the_newest),

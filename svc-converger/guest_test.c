@@ -11,6 +11,7 @@
 #include "svc-converger/transfer/https_server_test.h"
 
 #include "bc/v1/converger.pb-c.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -415,7 +416,7 @@ static void an_image_that_is_something_else_is_a_final_failure(void **state)
 	WAIT_STATUS(w, A, "RUNNING");
 }
 
-int main(void)
+TEST_SUITE(guest_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {

@@ -3,6 +3,7 @@
 #include "lib/base/atomic_file.h"
 #include "lib/base/sandbox_test.h"
 #include "lib/base/tree.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -155,7 +156,7 @@ static void node_sets(void **state)
 	assert_false(node_set_has(&set, HOST_NODES_MAX));
 }
 
-int main(void)
+TEST_SUITE(host_facts_test)
 {
 #define SANDBOXED(test) cmocka_unit_test_setup_teardown(test, sandbox_setup, sandbox_teardown)
 	const struct CMUnitTest tests[] = {

@@ -3,6 +3,7 @@
 #include "lib/base/atomic_file.h"
 #include "lib/base/sha256.h"
 #include "svc-converger/test/world.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -156,7 +157,7 @@ static void a_volume_that_somebody_took_away_is_made_anew(void **state)
 	world_volume(w, "", 0);
 }
 
-int main(void)
+TEST_SUITE(housekeeping_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {

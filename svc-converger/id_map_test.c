@@ -1,4 +1,5 @@
 #include "svc-converger/id_map.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -68,7 +69,7 @@ static void map_refuses_a_second_thing_of_an_id(void **state)
 	assert_null(id_map_remove(map, "other"));
 }
 
-int main(void)
+TEST_SUITE(id_map_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(map_agrees_with_an_array),

@@ -5,6 +5,7 @@
 #include "lib/base/sandbox_test.h"
 #include "lib/base/sha256.h"
 #include "svc-converger/transfer.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -166,7 +167,7 @@ static void an_image_nobody_uses_goes(void **state)
 	assert_int_equal(want(f, &image, NULL), 0);
 }
 
-int main(void)
+TEST_SUITE(image_store_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {

@@ -1,6 +1,7 @@
 #include "svc-converger/instance_machine.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -272,7 +273,7 @@ static void machine_reaches_the_wish(void **state)
 	assert_false(facts & F(NICS_HELD));
 }
 
-int main(void)
+TEST_SUITE(instance_machine_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(machine_answers_every_row),

@@ -1,4 +1,5 @@
 #include "svc-converger/placement.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -139,7 +140,7 @@ static void pins_are_not_judged_by_a_host_that_cannot_be_read(void **state)
 	assert_int_equal(placement_check(&host, &spec, NULL), 0);
 }
 
-int main(void)
+TEST_SUITE(placement_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_the_host_cannot_apply_is_said),

@@ -5,6 +5,7 @@
 #include "svc-converger/snapshot_task.h"
 #include "svc-converger/test/world.h"
 #include "svc-converger/trouble.h"
+#include "tests/harness/suite.h"
 
 #include <limits.h>
 #include <setjmp.h>
@@ -1085,7 +1086,7 @@ static void a_start_under_way_is_not_held_up_by_a_snapshot(void **state)
 	assert_int_equal(w->runtime->n_calls[STUB_SNAPSHOT], 0);
 }
 
-int main(void)
+TEST_SUITE(reconciler_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {

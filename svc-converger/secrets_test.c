@@ -1,6 +1,7 @@
 #include "svc-converger/secrets.h"
 
 #include "lib/base/ids.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -161,7 +162,7 @@ static void only_so_many_are_open(void **state)
 	secrets_free(secrets);
 }
 
-int main(void)
+TEST_SUITE(secrets_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_secret_goes_from_answer_to_taker),

@@ -4,6 +4,7 @@
 #include "svc-converger/snapshot_task.h"
 #include "svc-converger/test/control_peer.h"
 #include "svc-converger/test/world.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -388,7 +389,7 @@ static void snapshots_are_commanded(void **state)
 	WORLD_WAIT(w, second.is_ended);
 }
 
-int main(void)
+TEST_SUITE(session_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {

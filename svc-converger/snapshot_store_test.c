@@ -6,6 +6,7 @@
 #include "lib/base/sha256.h"
 #include "svc-converger/transfer.h"
 #include "svc-converger/transfer/https_server_test.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -363,7 +364,7 @@ static void a_restore_is_fetched_verified_and_collected(void **state)
 	assert_int_equal(access(status.path, F_OK), -1);
 }
 
-int main(void)
+TEST_SUITE(snapshot_store_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {

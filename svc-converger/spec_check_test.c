@@ -1,4 +1,5 @@
 #include "svc-converger/spec_check.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -729,7 +730,7 @@ static void the_query_of_a_url_is_not_shown(void **state)
 	assert_non_null(strstr(report.faults[0], "'http://images.example/a' is neither"));
 }
 
-int main(void)
+TEST_SUITE(spec_check_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_spec_with_one_of_everything_has_no_fault),

@@ -4,6 +4,7 @@
 #include "svc-converger/instance.h"
 
 #include "bc/v1/converger.pb-c.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -254,7 +255,7 @@ static void a_section_given_twice_is_refused(void **state)
 	assert_null(f->intake.spec);
 }
 
-int main(void)
+TEST_SUITE(spec_intake_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(

@@ -1,4 +1,5 @@
 #include "svc-converger/status_board.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -132,7 +133,7 @@ static void a_storm_is_coalesced(void **state)
 		status_board_remove(board, &things[i].item, "");
 }
 
-int main(void)
+TEST_SUITE(status_board_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(readers_find_the_newest_of_each),

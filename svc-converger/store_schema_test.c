@@ -6,6 +6,7 @@
 #include "svc-converger/store.h"
 #include "svc-converger/test/fault_vfs.h"
 #include "svc-converger/test/store_print.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -299,7 +300,7 @@ static void a_migration_may_be_cut_anywhere(void **state)
 	assert_true(n_cut > 2 * ARRAY_SIZE(codes));
 }
 
-int main(void)
+TEST_SUITE(store_schema_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {

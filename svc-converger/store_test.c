@@ -3,6 +3,7 @@
 #include "lib/base/cleanup.h"
 #include "svc-converger/test/fault_vfs.h"
 #include "svc-converger/test/store_print.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -455,7 +456,7 @@ static void store_survives_sigkill(void **state)
 	}
 }
 
-int main(void)
+TEST_SUITE(store_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(store_keeps_what_was_committed, setup, teardown),

@@ -6,6 +6,7 @@
 #include "svc-converger/reconciler.h"
 #include "svc-converger/test/fault_vfs.h"
 #include "svc-converger/test/world.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -512,7 +513,7 @@ static void a_turn_that_is_not_wished_any_more_is_not_waited_for(void **state)
 	WAIT_STATUS(w, A, "RUNNING");
 }
 
-int main(void)
+TEST_SUITE(trouble_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {

@@ -2,6 +2,7 @@
 
 #include "lib/base/atomic_file.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -586,7 +587,7 @@ static void a_claim_that_cannot_be_read_stops_the_start(void **state)
 	assert_int_equal(access(SANDBOX_PATH(&f->dir, "volumes/claims/.x.0123456789abcdef.tmp"), F_OK), -1);
 }
 
-int main(void)
+TEST_SUITE(volume_store_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {

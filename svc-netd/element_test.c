@@ -1,4 +1,5 @@
 #include "svc-netd/element.h"
+#include "tests/harness/suite.h"
 
 #include <netinet/in.h>
 #include <setjmp.h>
@@ -133,7 +134,7 @@ static void a_changed_map_entry_goes_and_comes(void **state)
 	elements_done(&to);
 }
 
-int main(void)
+TEST_SUITE(element_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_set_is_described),

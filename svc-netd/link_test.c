@@ -4,6 +4,7 @@
 #include "svc-netd/netlink.h"
 #include "svc-netd/reaper.h"
 #include "svc-netd/tap.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -230,7 +231,7 @@ static void refusals_have_the_kernels_words(void **state)
 	(void)close(fd);
 }
 
-int main(void)
+TEST_SUITE(link_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(

@@ -1,6 +1,7 @@
 #include "svc-netd/listener.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -174,7 +175,7 @@ static void an_answer_cut_anywhere_does_no_harm(void **state)
 	assert_int_equal(listener_parse(h, IPPROTO_TCP, &listener), -EBADMSG);
 }
 
-int main(void)
+TEST_SUITE(listener_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(whoever_would_hear_of_nobody_is_found),

@@ -1,4 +1,5 @@
 #include "svc-netd/netlink.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <linux/rtnetlink.h>
@@ -84,7 +85,7 @@ static void one_that_waits_for_an_answer_is_not(void **state)
 	netlink_pool_free(pool);
 }
 
-int main(void)
+TEST_SUITE(netlink_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_socket_is_used_again),

@@ -1,4 +1,5 @@
 #include "svc-netd/nic_filter.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -168,7 +169,7 @@ static void too_much_is_refused(void **state)
 	elements_done(&elements);
 }
 
-int main(void)
+TEST_SUITE(nic_filter_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_public_nic_is_a_few_elements),

@@ -1,4 +1,5 @@
 #include "svc-netd/nic_table.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -208,7 +209,7 @@ static void ports_in_words(void **state)
 	assert_string_equal(text, "udp [2001:db8::1]:80");
 }
 
-int main(void)
+TEST_SUITE(nic_table_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(one_entry_a_name, setup, teardown),

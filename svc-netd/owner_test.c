@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/tap_name.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -117,7 +118,7 @@ static void believed_only_on_its_own_name(void **state)
 	assert_string_equal(owner_disbelief(name, "mine", &back), "its alias is no owner record");
 }
 
-int main(void)
+TEST_SUITE(owner_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_written_is_read),

@@ -4,6 +4,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -110,7 +111,7 @@ static void records_of_nothing_are_swept(void **state)
 	elements_done(&elements);
 }
 
-int main(void)
+TEST_SUITE(record_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_is_written_is_read, sandbox_setup, sandbox_teardown),

@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/tap_name.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <linux/if_link.h>
@@ -317,7 +318,7 @@ static void macvtaps(void **state)
 	assert_int_equal(request_macvtap(&f.macvtap, &f.policy, &request, &err), -EINVAL);
 }
 
-int main(void)
+TEST_SUITE(request_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(queues_and_vhost),

@@ -2,6 +2,7 @@
 
 #include "lib/base/atomic_file.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -207,7 +208,7 @@ static void a_file_of_something_else_is_refused_with_its_line(void **state)
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
-int main(void)
+TEST_SUITE(domains_test)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(usage_and_writers_follow_the_states),

@@ -1,6 +1,7 @@
 #include "svc-runtime-libvirt/accel.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +45,7 @@ static void kvm_needs_its_device_and_a_cpu_for_it(void **state)
 	}
 }
 
-int main(void)
+TEST_SUITE(accel_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kvm_needs_its_device_and_a_cpu_for_it),

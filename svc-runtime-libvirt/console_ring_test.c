@@ -1,6 +1,7 @@
 #include "svc-runtime-libvirt/console_ring.h"
 
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -143,7 +144,7 @@ static void a_write_that_fails_changes_nothing(void **state)
 
 #define SANDBOXED(test) cmocka_unit_test_setup_teardown(test, sandbox_setup, sandbox_teardown)
 
-int main(void)
+TEST_SUITE(console_ring_test)
 {
 	const struct CMUnitTest tests[] = {
 		SANDBOXED(the_last_64_kib_are_kept),

@@ -1,6 +1,7 @@
 #include "svc-runtime-libvirt/domain_state.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <libvirt/libvirt.h>
 #include <setjmp.h>
@@ -78,7 +79,7 @@ static void every_state_has_a_name(void **state)
 	assert_false(domain_state_is_active(DOMAIN_CRASHED));
 }
 
-int main(void)
+TEST_SUITE(domain_state_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_state_has_its_words),

@@ -4,6 +4,7 @@
 #include "svc-runtime-libvirt/domain_xml.h"
 
 #include "lib/base/atomic_file.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -873,7 +874,7 @@ static void no_xml_is_no_domain(void **state)
 	}
 }
 
-int main(void)
+TEST_SUITE(domain_xml_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_feature_has_its_definition),

@@ -1,4 +1,5 @@
 #include "svc-runtime-libvirt/domains_table_test.h"
+#include "tests/harness/suite.h"
 
 static const char id[] = "00000000-0000-4000-8000-000000000001";
 
@@ -92,7 +93,7 @@ static void a_new_connections_list_is_the_truth(void **state)
 	assert_int_equal(t->n_gone, 1);
 }
 
-int main(void)
+TEST_SUITE(domains_test)
 {
 	const struct CMUnitTest tests[] = {
 		WITH_TABLE(an_older_look_that_comes_late_is_not_believed),

@@ -2,6 +2,7 @@
 #include "svc-runtime-libvirt/domains_table_test.h"
 
 #include "lib/base/clock.h"
+#include "tests/harness/suite.h"
 
 static const char A[] = "11111111-1111-4111-8111-111111111111";
 static const char B[] = "22222222-2222-4222-8222-222222222222";
@@ -220,7 +221,7 @@ static void an_end_that_was_asked_for_is_no_crash(void **state)
 	assert_int_equal(entry->condition.state, DOMAIN_STOPPED);
 }
 
-int main(void)
+TEST_SUITE(domains_watch_test)
 {
 	const struct CMUnitTest tests[] = {
 		WITH_TABLE(a_look_that_says_nothing_new_wakes_nobody),

@@ -3,6 +3,7 @@
 #include "lib/base/atomic_file.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -136,7 +137,7 @@ static void a_root_that_cannot_be_made_is_named(void **state)
 
 #define SANDBOXED(test) cmocka_unit_test_setup_teardown(test, sandbox_setup, sandbox_teardown)
 
-int main(void)
+TEST_SUITE(embed_root_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(uris_are_read),

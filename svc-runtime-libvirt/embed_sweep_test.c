@@ -5,6 +5,7 @@
 #include "lib/base/process.h"
 #include "lib/base/sandbox_test.h"
 #include "lib/base/tree.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -193,7 +194,7 @@ static void a_new_root_has_nothing(void **state)
 
 #define SANDBOXED(test) cmocka_unit_test_setup_teardown(test, sandbox_setup, sandbox_teardown)
 
-int main(void)
+TEST_SUITE(embed_sweep_test)
 {
 	const struct CMUnitTest tests[] = {
 		SANDBOXED(a_qemu_that_was_only_asked_is_ended),

@@ -1,6 +1,7 @@
 #include "svc-runtime-libvirt/gpus.h"
 
 #include "lib/vfio/sysfs_tree_test.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 
@@ -93,7 +94,7 @@ static void what_is_in_the_way_is_named(void **state)
 	assert_int_equal(gpus_check(&host.def, &host.paths, NULL), 0);
 }
 
-int main(void)
+TEST_SUITE(gpus_test)
 {
 	const struct CMUnitTest tests[] = {
 		SANDBOXED(addresses_come_from_the_driver_and_from_memory),

@@ -6,6 +6,7 @@
 #include "svc-runtime-libvirt/domain_snapshot.h"
 #include "svc-runtime-libvirt/ending.h"
 #include "svc-runtime-libvirt/instance_restore.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -532,7 +533,7 @@ static void what_a_killed_removal_left_goes(void **state)
 
 #define SANDBOXED(test) cmocka_unit_test_setup_teardown(test, sandbox_setup, sandbox_teardown)
 
-int main(void)
+TEST_SUITE(instance_files_test)
 {
 	const struct CMUnitTest tests[] = {
 		SANDBOXED(making_twice_changes_nothing),

@@ -1,4 +1,5 @@
 #include "svc-runtime-libvirt/line_marker.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,7 +56,7 @@ static void an_overlong_marker_is_never_found(void **state)
 	assert_true(found_after(text, text, 7) > 0);
 }
 
-int main(void)
+TEST_SUITE(line_marker_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(found_in_pieces_of_any_size),

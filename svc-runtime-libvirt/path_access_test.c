@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -132,7 +133,7 @@ static void a_link_below_is_refused_and_what_it_leads_to_untouched(void **state)
 
 #define SANDBOXED(test) cmocka_unit_test_setup_teardown(test, sandbox_setup, sandbox_teardown)
 
-int main(void)
+TEST_SUITE(path_access_test)
 {
 	const struct CMUnitTest tests[] = {
 		SANDBOXED(only_search_is_added_and_only_on_the_way),

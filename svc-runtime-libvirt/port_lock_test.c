@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -94,7 +95,7 @@ static void what_is_no_port_or_no_lock_is_left_alone(void **state)
 	(void)close(port.fd);
 }
 
-int main(void)
+TEST_SUITE(port_lock_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(

@@ -1,6 +1,7 @@
 #include "svc-runtime-libvirt/restore_xml.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -104,7 +105,7 @@ static void what_does_not_fit_or_names_a_path_is_refused(void **state)
 	        restore_xml_write(WANTED, "<!DOCTYPE x [<!ENTITY e 'x'>]><domain/>", &xml, NULL), -EINVAL);
 }
 
-int main(void)
+TEST_SUITE(restore_xml_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(host_is_ours_and_hardware_is_the_snapshots),

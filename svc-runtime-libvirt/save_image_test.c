@@ -1,6 +1,7 @@
 #include "svc-runtime-libvirt/save_image.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -121,7 +122,7 @@ static void what_is_nonsense_is_refused(void **state)
 	}
 }
 
-int main(void)
+TEST_SUITE(save_image_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(texts_are_read),

@@ -1,6 +1,7 @@
 #include "svc-runtime-libvirt/virt_err.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <libvirt/libvirt.h>
@@ -142,7 +143,7 @@ static void the_last_error_is_told_with_what_was_done(void **state)
 	(void)virConnectClose(conn);
 }
 
-int main(void)
+TEST_SUITE(virt_err_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(errors_get_the_code_that_a_caller_can_act_on),

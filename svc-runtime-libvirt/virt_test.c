@@ -1,6 +1,7 @@
 /* The connection to libvirt, over its test driver. Some of libvirt's calls are this file's own: they fail when told to,
  * and tell what a call came to. */
 #include "svc-runtime-libvirt/virt.h"
+#include "tests/harness/suite.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -179,7 +180,7 @@ static void what_is_alive_is_kept(void **state)
 	assert_string_equal(virt_trouble(f->virt), "");
 }
 
-int main(void)
+TEST_SUITE(virt_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_lost_connection_is_closed, setup, teardown),

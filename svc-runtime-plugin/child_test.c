@@ -1,6 +1,7 @@
 #include "svc-runtime-plugin/child.h"
 
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -37,7 +38,7 @@ static void one_that_cannot_be_watched_is_not_left_behind(void **state)
 	(void)sd_event_unref(event);
 }
 
-int main(void)
+TEST_SUITE(child_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(

@@ -1,4 +1,5 @@
 #include "svc-runtime-plugin/tap_check.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -138,7 +139,7 @@ static void the_kernel_is_asked(void **state)
 	assert_int_not_equal(tap_use("lo"), TAP_ABSENT);
 }
 
-int main(void)
+TEST_SUITE(tap_check_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(interfaces_are_judged),

@@ -6,6 +6,7 @@
 #include "lib/base/process.h"
 #include "lib/base/sandbox_test.h"
 #include "lib/loop/job.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -1036,7 +1037,7 @@ static void a_reader_that_went_away_is_no_noise(void **state)
 	assert_null(strstr(f->output.text, "bcctl:"));
 }
 
-int main(void)
+TEST_SUITE(contract_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {

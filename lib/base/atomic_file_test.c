@@ -3,6 +3,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/clock.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -134,7 +135,7 @@ static void boot_ids(void **state)
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, sandbox_setup, sandbox_teardown)
 
-int main(void)
+TEST_SUITE(atomic_file_test)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(content_and_mode_are_exact_and_replaced),

@@ -1,6 +1,7 @@
 #include "lib/base/err.h"
 
 #include "lib/base/utf8.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -77,7 +78,7 @@ static void err_without_words_says_the_errno(void **state)
 	assert_int_equal(err_set(NULL, -EIO, "unheard"), -EIO);
 }
 
-int main(void)
+TEST_SUITE(err_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(err_keeps_its_first_cause),

@@ -1,6 +1,7 @@
 #include "lib/base/fd_io.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -62,7 +63,7 @@ static void what_is_written_at_is_read_at(void **state)
 	assert_int_equal(fd_write_all(-EBADF, got, 1), -EBADF);
 }
 
-int main(void)
+TEST_SUITE(fd_io_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_full_pipe_is_no_end),

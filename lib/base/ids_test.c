@@ -1,4 +1,5 @@
 #include "lib/base/ids.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -129,7 +130,7 @@ static void refusals_name_the_field_the_value_and_what_is_right(void **state)
 	assert_int_equal(ifname_check("i", "br0", NULL), 0);
 }
 
-int main(void)
+TEST_SUITE(ids_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(uuids),

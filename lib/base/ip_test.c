@@ -1,4 +1,5 @@
 #include "lib/base/ip.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -142,7 +143,7 @@ static void host_addresses(void **state)
 	assert_false(is_host("ff02::1"));
 }
 
-int main(void)
+TEST_SUITE(ip_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ip_takes_one_spelling),

@@ -1,4 +1,5 @@
 #include "lib/base/mac.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -37,7 +38,7 @@ static void mac_refuses_what_no_nic_has(void **state)
 	assert_int_equal(mac.bytes[0], 7); /* untouched */
 }
 
-int main(void)
+TEST_SUITE(mac_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(mac_round_trips_in_lower_case),

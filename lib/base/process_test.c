@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/clock.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -246,7 +247,7 @@ static void bad_targets_are_refused(void **state)
 	        -EBADF);
 }
 
-int main(void)
+TEST_SUITE(process_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(output_and_status_come_back),

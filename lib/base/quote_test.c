@@ -1,6 +1,7 @@
 #include "lib/base/quote.h"
 
 #include "lib/base/utf8.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +41,7 @@ static void quote_cuts_between_characters(void **state)
 	}
 }
 
-int main(void)
+TEST_SUITE(quote_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(quote_shows_only_what_is_printable),

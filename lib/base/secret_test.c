@@ -1,4 +1,5 @@
 #include "lib/base/secret.h"
+#include "tests/harness/suite.h"
 
 #include <inttypes.h>
 #include <setjmp.h>
@@ -79,7 +80,7 @@ static void it_is_not_dumped(void **state)
 	assert_non_null(strstr(flags, " dd "));
 }
 
-int main(void)
+TEST_SUITE(secret_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_holds_a_copy_with_a_nul),

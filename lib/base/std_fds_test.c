@@ -1,4 +1,5 @@
 #include "lib/base/std_fds.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +49,7 @@ static void no_file_gets_their_numbers(void **state)
 	}
 }
 
-int main(void)
+TEST_SUITE(std_fds_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_file_gets_their_numbers),

@@ -1,4 +1,5 @@
 #include "lib/base/suggest.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +49,7 @@ static void strangers_are_not(void **state)
 	assert_string_equal(suggestion.best, "vcpus");
 }
 
-int main(void)
+TEST_SUITE(suggest_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(near_words_are_found),

@@ -1,4 +1,5 @@
 #include "lib/base/tap_name.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -84,7 +85,7 @@ static void derived_addresses_are_local_unicast_and_differ(void **state)
 	assert_false(mac_equal(&again, &seen[5]));
 }
 
-int main(void)
+TEST_SUITE(tap_name_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_index_gives_a_name_of_the_form),

@@ -3,6 +3,7 @@
 #include "lib/base/atomic_file.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -109,7 +110,7 @@ static void a_mount_point_is_not_crossed(void **state)
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, sandbox_setup, sandbox_teardown)
 
-int main(void)
+TEST_SUITE(tree_test)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(parents_are_made_and_modes_kept),

@@ -1,4 +1,5 @@
 #include "lib/base/utf8.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,7 +69,7 @@ static void utf8_mends_what_was_never_text(void **state)
 	}
 }
 
-int main(void)
+TEST_SUITE(utf8_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(utf8_takes_every_code_point_and_no_surrogate),

@@ -4,6 +4,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/sandbox_test.h"
 #include "lib/base/tree.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -273,7 +274,7 @@ static void it_prints_itself(void **state)
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
-int main(void)
+TEST_SUITE(conf_test)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(without_a_file_presets_hold),

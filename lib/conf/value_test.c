@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/clock.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -216,7 +217,7 @@ static void printed_values_read_back(void **state)
 	}
 }
 
-int main(void)
+TEST_SUITE(value_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(numbers),

@@ -1,6 +1,7 @@
 #include "lib/domain/state.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +30,7 @@ static void who_may_have_a_vmm(void **state)
 		assert_int_equal(domain_state_is_up(cases[i].state), cases[i].is_up);
 }
 
-int main(void)
+TEST_SUITE(state_test)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(who_may_have_a_vmm) };
 

@@ -5,6 +5,7 @@
 #include "lib/base/process.h"
 #include "lib/base/sandbox_test.h"
 #include "lib/image/qcow2_header.h"
+#include "tests/harness/suite.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -126,7 +127,7 @@ static void no_program_runs_and_the_base_is_opened_read_only(void **state)
 	assert_true(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0);
 	TOOL(state, "qemu-img", "create", "-q", "-f", "qcow2", "base", "10M");
 	const char *argv[] = { "strace", "-f", "-e", "trace=openat,execve,write,pwrite64,ftruncate", "-y",
-		self, NULL };
+		self, "disk_test", __func__, NULL };
 	char env[512];
 	(void)snprintf(env, sizeof(env), "BC_DISK_TEST_CHILD=%s/base", (const char *)*state);
 	const char *envs[] = { env, "ASAN_OPTIONS=detect_leaks=0", NULL };
@@ -518,9 +519,8 @@ static void full_file_system_leaves_nothing(void **state)
 
 #define SANDBOXED(test) cmocka_unit_test_setup_teardown(test, sandbox_setup, sandbox_teardown)
 
-int main(void)
+TEST_SUITE(disk_test)
 {
-	const struct CMUnitTest child[] = { SANDBOXED(no_program_runs_and_the_base_is_opened_read_only) };
 	const struct CMUnitTest tests[] = {
 		SANDBOXED(overlay_reads_as_its_base_for_qemu),
 		SANDBOXED(overlay_on_qcow2_of_every_size),
@@ -539,7 +539,5 @@ int main(void)
 		SANDBOXED(overlay_from_elsewhere_is_judged_and_bound_to_our_base),
 		SANDBOXED(full_file_system_leaves_nothing),
 	};
-	if (getenv("BC_DISK_TEST_CHILD"))
-		return cmocka_run_group_tests(child, NULL, NULL);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -89,7 +90,7 @@ static void stated_qcow2_must_be_one(void **state)
 	assert_non_null(strstr(err.text, "not a qcow2 image"));
 }
 
-int main(void)
+TEST_SUITE(image_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(formats_round_trip),

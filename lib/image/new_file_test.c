@@ -3,6 +3,7 @@
 #include "lib/base/atomic_file.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -110,7 +111,7 @@ static void bad_names_and_missing_directories(void **state)
 	assert_int_equal(file.fd, -EBADF);
 }
 
-int main(void)
+TEST_SUITE(new_file_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(

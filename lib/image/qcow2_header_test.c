@@ -4,6 +4,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/process.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <dirent.h>
 #include <endian.h>
@@ -423,7 +424,7 @@ static void what_is_no_regular_file_is_refused(void **state)
 	assert_int_equal(qcow2_header_read(-1, &header, NULL), -EBADF);
 }
 
-int main(void)
+TEST_SUITE(qcow2_header_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(plain_header_is_read),

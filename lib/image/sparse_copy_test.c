@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -119,7 +120,7 @@ static void data_runs_are_found(void **state)
 	assert_int_equal(sparse_next(fd, 8, 8, &start, &end), -ENXIO);
 }
 
-int main(void)
+TEST_SUITE(sparse_copy_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(holes_and_data_are_kept, sandbox_setup, sandbox_teardown),

@@ -1,6 +1,7 @@
 #include "lib/log/log.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -199,7 +200,7 @@ static void the_journal_gets_fields(void **state)
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, capture_setup, capture_teardown)
 
-int main(void)
+TEST_SUITE(log_test)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(levels_decide_and_results_come_back), TEST(hidden_debug_costs_no_evaluation),

@@ -1,6 +1,7 @@
 #include "lib/loop/job.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -263,7 +264,7 @@ static void idle_is_told_when_nothing_is_pending(void **state)
 	fixture_done(&f);
 }
 
-int main(void)
+TEST_SUITE(job_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(jobs_of_a_key_keep_their_order),

@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/clock.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -310,7 +311,7 @@ static void sd_event_exit_ends_the_loop_too(void **state)
 	assert_int_equal(loop_run(*state), 4);
 }
 
-int main(void)
+TEST_SUITE(loop_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(posts_of_a_thread_arrive_in_order, setup, teardown),

@@ -1,4 +1,5 @@
 #include "lib/net/port_map.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -201,7 +202,7 @@ static void loopback_leads_to_user_mode_nics_only(void **state)
 	}
 }
 
-int main(void)
+TEST_SUITE(port_map_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_mapping_takes_the_first_nic_that_can),

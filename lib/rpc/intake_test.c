@@ -3,6 +3,7 @@
 #include "lib/rpc/test/wire_builder.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <echo.pb-c.h>
 #include <errno.h>
@@ -362,7 +363,7 @@ static void a_message_cut_anywhere_is_safe(void **state)
 	}
 }
 
-int main(void)
+TEST_SUITE(intake_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_fault_is_refused_in_words),

@@ -4,6 +4,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/clock.h"
 #include "lib/base/process.h"
+#include "tests/harness/suite.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -133,7 +134,7 @@ static bool child_over(struct echo_world *w, void *userdata)
 static void a_uid_that_is_not_allowed_gets_nothing_but_clear_words(void **state)
 {
 	struct echo_world *w = *state;
-	const char *argv[] = { "/proc/self/exe", "--stranger", w->path, NULL };
+	const char *argv[] = { "/proc/self/exe", "listener_test", "--stranger", w->path, NULL };
 	struct child c = { 0 };
 	int out[2];
 	CLEANUP_CLOSE int pidfd = -EBADF;
@@ -349,7 +350,7 @@ static void a_start_that_fails_can_be_freed(void **state)
 	assert_null(loop_free(loop));
 }
 
-int main(int argc, char **argv)
+TEST_SUITE(listener_test)
 {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 #define SMALL(fn) cmocka_unit_test_setup_teardown(fn, setup_small, teardown)

@@ -1,6 +1,7 @@
 #include "lib/rpc/message.h"
 
 #include "bc/v1/runtime.pb-c.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,7 +42,7 @@ static void two_types_are_never_the_same(void **state)
 	assert_true(message_is_same(&get.base, &get.base));
 }
 
-int main(void)
+TEST_SUITE(message_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_copy_is_the_same_until_it_is_changed),

@@ -5,6 +5,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/clock.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -363,7 +364,7 @@ static void a_loop_that_somebody_ends_cancels_the_sync_call(void **state)
 	bc__test__echo_message__free_unpacked(reply, NULL);
 }
 
-int main(void)
+TEST_SUITE(rpc_test)
 {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {

@@ -7,6 +7,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/process.h"
 #include "lib/rpc/intake.h"
+#include "tests/harness/suite.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -413,7 +414,7 @@ static int watch_run(const char *path)
 
 static void watchers_come_and_are_killed(struct echo_world *w)
 {
-	const char *argv[] = { "/proc/self/exe", "--watch", w->path, NULL };
+	const char *argv[] = { "/proc/self/exe", "server_test", "--watch", w->path, NULL };
 	struct process_fd fds[] = { { 2, 2 } };
 	struct process_options options = { .argv = argv, .fds = fds, .n_fds = 1 };
 	pid_t pids[PROCESSES];
@@ -749,7 +750,7 @@ static void programs_started_under_load_run_and_end(void **state)
 	echo_world_until(w, load_over, &load);
 }
 
-int main(int argc, char **argv)
+TEST_SUITE(server_test)
 {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {

@@ -3,6 +3,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/process.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -177,7 +178,7 @@ static void threads_do_not_disturb_each_other(void **state)
 
 #define SANDBOXED(test) cmocka_unit_test_setup_teardown(test, sandbox_setup, sandbox_teardown)
 
-int main(void)
+TEST_SUITE(iso_test)
 {
 	const struct CMUnitTest tests[] = {
 		SANDBOXED(other_tools_read_it),

@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -160,7 +161,7 @@ static void removed_disk_has_no_payload_left(void **state)
 
 #define SANDBOXED(test) cmocka_unit_test_setup_teardown(test, sandbox_setup, sandbox_teardown)
 
-int main(void)
+TEST_SUITE(rebind_test)
 {
 	const struct CMUnitTest tests[] = {
 		SANDBOXED(disk_is_as_documented),

@@ -4,6 +4,7 @@
 #include "lib/base/process.h"
 #include "lib/base/sandbox_test.h"
 #include "lib/seed/iso.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -328,7 +329,7 @@ static void what_is_no_seed_is_not_emptied(void **state)
 
 #define SANDBOXED(test) cmocka_unit_test_setup_teardown(test, sandbox_setup, sandbox_teardown)
 
-int main(void)
+TEST_SUITE(seed_test)
 {
 	const struct CMUnitTest tests[] = {
 		SANDBOXED(seed_has_all_three_files_even_when_empty),

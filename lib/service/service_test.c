@@ -8,6 +8,7 @@
 #include "lib/rpc/client.h"
 #include "lib/service/audit.h"
 #include "lib/service/service.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -473,7 +474,7 @@ static void methods_that_only_look_are_known(void **state)
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
-int main(void)
+TEST_SUITE(service_test)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(the_command_line_is_checked),

@@ -1,6 +1,7 @@
 #include "lib/snapshot/meta.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -204,7 +205,7 @@ static void a_restore_must_fit(void **state)
 	assert_int_equal(snapshot_check_restore(&unknown, &nowhere, NULL), -EBUSY);
 }
 
-int main(void)
+TEST_SUITE(meta_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_printed_is_read_back),

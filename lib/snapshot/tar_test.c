@@ -3,6 +3,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/process.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -344,7 +345,7 @@ static void a_full_file_system_is_said_and_leaves_nothing(void **state)
 
 #define SANDBOXED(test) cmocka_unit_test_setup_teardown(test, sandbox_setup, sandbox_teardown)
 
-int main(void)
+TEST_SUITE(tar_test)
 {
 	const struct CMUnitTest tests[] = {
 		SANDBOXED(holes_take_no_room_and_the_digest_is_the_files),

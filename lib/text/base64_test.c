@@ -1,6 +1,7 @@
 #include "lib/text/base64.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,7 +62,7 @@ static void other_texts_are_refused(void **state)
 	assert_int_equal(base64_decode("AA\0A", 4, &data, &n), -EINVAL);
 }
 
-int main(void)
+TEST_SUITE(base64_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_length_round_trips),

@@ -1,4 +1,5 @@
 #include "lib/text/document.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -201,7 +202,7 @@ static void twenty_problems_are_kept_and_all_are_counted(void **state)
 	assert_string_equal(err.text, "f: whole (and 10000 more)");
 }
 
-int main(void)
+TEST_SUITE(document_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(scalars_have_the_kinds_of_the_core_schema),

@@ -1,6 +1,7 @@
 #include "lib/text/json_escapes.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -92,7 +93,7 @@ static void columns_are_those_of_the_original(void **state)
 	json_edits_done(&edits);
 }
 
-int main(void)
+TEST_SUITE(json_escapes_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_escapes_go_inside_double_quotes_only),

@@ -1,4 +1,5 @@
 #include "lib/text/number.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <locale.h>
@@ -122,7 +123,7 @@ static void digits_are_as_few_as_will_do(void **state)
 	assert_int_equal(number_digits_float(16777217.0F / 3), 8);
 }
 
-int main(void)
+TEST_SUITE(number_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(unsigned_integers),

@@ -1,6 +1,7 @@
 #include "lib/text/proto_read.h"
 
 #include "lib/text/sample_test.pb-c.h"
+#include "tests/harness/suite.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -267,7 +268,7 @@ static void a_part_of_a_document_keeps_its_path(void **state)
 	        "t:2:8: outer.i32: 'x' is not a whole number; write decimal digits without leading zeros");
 }
 
-int main(void)
+TEST_SUITE(proto_read_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_shape_is_read),

@@ -4,6 +4,7 @@
 #include "lib/text/proto_enum.h"
 #include "lib/text/proto_read.h"
 #include "lib/text/sample_test.pb-c.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -164,7 +165,7 @@ static void enums_by_name(void **state)
 	        proto_enum_value(&bc__text_sample__sample__color__descriptor, "minus", &value), -ENOENT);
 }
 
-int main(void)
+TEST_SUITE(proto_write_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_is_the_standard_mapping),

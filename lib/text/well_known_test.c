@@ -1,4 +1,5 @@
 #include "lib/text/well_known.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -122,7 +123,7 @@ static void durations(void **state)
 	assert_int_equal(duration_format(&(struct proto_time){ .nanos = INT32_MIN }, text), -ERANGE);
 }
 
-int main(void)
+TEST_SUITE(well_known_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(timestamps),

@@ -1,6 +1,7 @@
 #include "lib/text/yaml_write.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +47,7 @@ static void it_is_written_for_people(void **state)
 	json_decref(tree);
 }
 
-int main(void)
+TEST_SUITE(yaml_write_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(texts_that_look_like_something_else_are_known),

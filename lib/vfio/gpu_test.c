@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/vfio/sysfs_tree_test.h"
+#include "tests/harness/suite.h"
 
 #define UUID_A "GPU-9bd3c0a1-2d1f-4b1e-8f00-000000000001"
 #define UUID_B "GPU-9bd3c0a1-2d1f-4b1e-8f00-000000000002"
@@ -219,7 +220,7 @@ static void a_process_that_cannot_be_looked_into_is_not_an_empty_answer(void **s
 	(void)gpu_memory_free(host.memory);
 }
 
-int main(void)
+TEST_SUITE(gpu_test)
 {
 	const struct CMUnitTest tests[] = {
 		SANDBOXED(found_in_the_drivers_tree_then_remembered),

@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/vfio/sysfs_tree_test.h"
+#include "tests/harness/suite.h"
 
 static struct pci_address addr(const char *text)
 {
@@ -114,7 +115,7 @@ static void a_group_of_too_many_or_strangers_is_refused(void **state)
 	assert_non_null(strstr(err.text, "platform-thing"));
 }
 
-int main(void)
+TEST_SUITE(pci_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(addresses_are_made_canonical_or_refused),

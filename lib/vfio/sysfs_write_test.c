@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/vfio/sysfs_tree_test.h"
+#include "tests/harness/suite.h"
 
 static void the_text_is_written(void **state)
 {
@@ -39,7 +40,7 @@ static void a_hanging_write_is_abandoned_and_others_go_on(void **state)
 	assert_string_equal(text, "hang");
 }
 
-int main(void)
+TEST_SUITE(sysfs_write_test)
 {
 	const struct CMUnitTest tests[] = {
 		SANDBOXED(the_text_is_written),

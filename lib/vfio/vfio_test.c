@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/vfio/sysfs_tree_test.h"
+#include "tests/harness/suite.h"
 
 #define GPU "0000:01:00.0"
 
@@ -185,7 +186,7 @@ static void groups_are_checked_and_nothing_is_written(void **state)
 	assert_string_equal(kernel.writes, "");
 }
 
-int main(void)
+TEST_SUITE(vfio_test)
 {
 	const struct CMUnitTest tests[] = {
 		SANDBOXED(only_the_addressed_device_is_overridden_and_given_back),

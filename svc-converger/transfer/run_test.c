@@ -5,6 +5,7 @@
 #include "lib/base/sandbox_test.h"
 #include "svc-converger/transfer/https_server_test.h"
 #include "svc-converger/transfer/local_file.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -491,7 +492,7 @@ static void an_upload_to_a_file_is_whole_or_not_there(void **state)
 	(void)close(fd);
 }
 
-int main(void)
+TEST_SUITE(run_test)
 {
 #define SANDBOXED(test) cmocka_unit_test_setup_teardown(test, sandbox_setup, sandbox_teardown)
 	const struct CMUnitTest tests[] = {

@@ -1,4 +1,5 @@
 #include "svc-converger/transfer/wire.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -140,7 +141,7 @@ static void a_signed_url_is_not_shown(void **state)
 	assert_string_equal(transfer_url_shown("file:///a", buf, sizeof(buf)), "file:///a");
 }
 
-int main(void)
+TEST_SUITE(wire_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(orders_come_back_as_they_were),

@@ -582,7 +582,7 @@ static Bc__V1__ConsoleInput *console_open_new(const char *id, bool take_over)
 	return input;
 }
 
-struct stream *console_open(struct contract *c, const char *id, bool take_over)
+struct stream *contract_console_open(struct contract *c, const char *id, bool take_over)
 {
 	Bc__V1__ConsoleInput *input = console_open_new(id, take_over);
 	struct stream *stream = stream_open(c, RUNTIME(console), NULL);
@@ -592,7 +592,7 @@ struct stream *console_open(struct contract *c, const char *id, bool take_over)
 	return stream;
 }
 
-void console_says(struct stream *stream, const char *text)
+void contract_console_says(struct stream *stream, const char *text)
 {
 	CLEANUP_FREE char *said = calloc(1, 1);
 	size_t n = 0;
@@ -614,7 +614,7 @@ void console_says(struct stream *stream, const char *text)
 	}
 }
 
-void console_opened(struct stream *stream)
+void contract_console_opened(struct stream *stream)
 {
 	Bc__V1__ConsoleOutput *output = stream_next(stream);
 
@@ -624,7 +624,7 @@ void console_opened(struct stream *stream)
 	bc__v1__console_output__free_unpacked(output, NULL);
 }
 
-void console_type(struct stream *stream, const char *text)
+void contract_console_type(struct stream *stream, const char *text)
 {
 	Bc__V1__ConsoleInput input = BC__V1__CONSOLE_INPUT__INIT;
 

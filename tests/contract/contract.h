@@ -132,9 +132,9 @@ void stream_close(struct stream *stream);
 /* --- consoles --- */
 
 /* Asks for it; closed with stream_close(). */
-struct stream *console_open(struct contract *c, const char *id, bool take_over);
+struct stream *contract_console_open(struct contract *c, const char *id, bool take_over);
 /* It is told that it is open. */
-void console_opened(struct stream *console);
+void contract_console_opened(struct stream *console);
 /* Reads until it said text; what came with it is read, too. */
-void console_says(struct stream *console, const char *text);
-void console_type(struct stream *console, const char *text);
+void contract_console_says(struct stream *console, const char *text);
+void contract_console_type(struct stream *console, const char *text);

@@ -370,33 +370,33 @@ static void a_console_has_one_client_at_a_time(void **state)
 	char id[UUID_TEXT_MAX];
 
 	contract_start_instance(c, 1, id);
-	struct stream *first = console_open(c, id, false);
+	struct stream *first = contract_console_open(c, id, false);
 	if (!contract_has(c, "console")) {
 		assert_int_equal(stream_end(first), GRPC_STATUS_UNIMPLEMENTED);
 		stream_close(first);
 		assert_true(contract_remove(c, id));
 		return;
 	}
-	console_opened(first);
+	contract_console_opened(first);
 	if (c->runtime->echoes) {
-		console_type(first, "hello");
-		console_says(first, "hello");
+		contract_console_type(first, "hello");
+		contract_console_says(first, "hello");
 	}
-	struct stream *second = console_open(c, id, false);
+	struct stream *second = contract_console_open(c, id, false);
 	assert_int_equal(stream_end(second), GRPC_STATUS_FAILED_PRECONDITION);
 	stream_close(second);
-	second = console_open(c, id, true);
-	console_opened(second);
+	second = contract_console_open(c, id, true);
+	contract_console_opened(second);
 	assert_int_equal(stream_end(first), GRPC_STATUS_ABORTED);
 	stream_close(first);
 	if (c->runtime->echoes)
-		console_says(second, "hello"); /* the backlog */
+		contract_console_says(second, "hello"); /* the backlog */
 	stream_close(second);
 	/* A client that is gone leaves its place. */
 	for (int i = 0; i < 20; i++) {
-		struct stream *next = console_open(c, id, true);
+		struct stream *next = contract_console_open(c, id, true);
 
-		console_opened(next);
+		contract_console_opened(next);
 		stream_close(next);
 	}
 	assert_true(contract_remove(c, id));
@@ -408,16 +408,16 @@ static void a_console_refuses_what_makes_no_sense(void **state)
 	Bc__V1__EnsureRequest *request = ensure_new(c, 1);
 
 	if (contract_has(c, "console")) {
-		struct stream *stream = console_open(c, NOBODY, false);
+		struct stream *stream = contract_console_open(c, NOBODY, false);
 
 		assert_int_equal(stream_end(stream), GRPC_STATUS_NOT_FOUND);
 		stream_close(stream);
 		bc__v1__domain__free_unpacked(contract_ensure(c, request), NULL);
-		stream = console_open(c, request->spec->id, false);
+		stream = contract_console_open(c, request->spec->id, false);
 		assert_int_equal(stream_end(stream), GRPC_STATUS_FAILED_PRECONDITION); /* it is stopped */
 		stream_close(stream);
 		stream = stream_open(c, RUNTIME(console), NULL);
-		console_type(stream, "data before open");
+		contract_console_type(stream, "data before open");
 		assert_int_equal(stream_end(stream), GRPC_STATUS_INVALID_ARGUMENT);
 		stream_close(stream);
 		assert_true(contract_remove(c, request->spec->id));

@@ -6,6 +6,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/ids.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -552,7 +553,7 @@ static const struct contract_runtime FAKE = {
 
 #define TEST(fn) CONTRACT_TEST(fn, &FAKE)
 
-int main(void)
+TEST_SUITE(fake_test)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(it_admits_for_itself),

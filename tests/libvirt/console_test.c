@@ -5,6 +5,7 @@
 #include "svc-runtime-libvirt/console.h"
 #include "svc-runtime-libvirt/consoles.h"
 #include "svc-runtime-libvirt/domain_ops.h"
+#include "tests/harness/suite.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -343,7 +344,7 @@ static void job_says_that_it_is_complete(void **state)
 	assert_int_equal(real_remove(real, request.id), 0);
 }
 
-int main(int argc, char **argv)
+TEST_SUITE(console_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(late_reader_gets_the_last_64_kib),
@@ -356,7 +357,5 @@ int main(int argc, char **argv)
 		cmocka_unit_test(job_says_that_it_is_complete),
 	};
 
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, real_setup, real_teardown);
 }

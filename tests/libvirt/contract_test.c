@@ -1,7 +1,8 @@
 /* The contract of bc.v1.Runtime, kept by bc-runtime-libvirt. */
+#include "tests/harness/suite.h"
 #include "tests/libvirt/service.h"
 
-int main(void)
+TEST_SUITE(contract_test)
 {
 	return contract_run(&libvirt_service);
 }

@@ -6,6 +6,7 @@
 #include "svc-runtime-libvirt/embed_root.h"
 #include "svc-runtime-libvirt/virt.h"
 #include "svc-runtime-libvirt/virt_err.h"
+#include "tests/harness/suite.h"
 #include "tests/libvirt/root.h"
 
 #include <dirent.h>
@@ -134,7 +135,7 @@ static void what_the_schema_does_not_know_is_refused(void **state)
 	assert_non_null(strstr(err.text, "nonsense"));
 }
 
-int main(void)
+TEST_SUITE(define_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_definition_is_taken),

@@ -3,6 +3,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/tap_name.h"
+#include "tests/harness/suite.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -485,7 +486,7 @@ static void memory_that_is_not_there_is_said(void **state)
 	assert_int_equal(real_remove(real, request.id), 0);
 }
 
-int main(int argc, char **argv)
+TEST_SUITE(devices_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(volume_is_seen_and_grows),
@@ -505,7 +506,5 @@ int main(int argc, char **argv)
 		cmocka_unit_test(memory_that_is_not_there_is_said),
 	};
 
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, real_setup, real_teardown);
 }

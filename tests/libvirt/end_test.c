@@ -4,6 +4,7 @@
 
 #include "lib/base/tree.h"
 #include "lib/snapshot/tar.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -68,8 +69,8 @@ static void a_console(void **state)
 
 	contract_start_instance(c, 1, id);
 	pid_t pid = service_qemu(c, id);
-	struct stream *stream = console_open(c, id, false);
-	console_opened(stream);
+	struct stream *stream = contract_console_open(c, id, false);
+	contract_console_opened(stream);
 	contract_end(c);
 	assert_int_equal(stream_end(stream), GRPC_STATUS_UNAVAILABLE);
 	stream_close(stream);
@@ -243,7 +244,7 @@ static void snapshots_at_each_moment(void **state)
 	bc__v1__ensure_request__free_unpacked(request, NULL);
 }
 
-int main(int argc, char **argv)
+TEST_SUITE(end_test)
 {
 	const struct CMUnitTest tests[] = {
 		CONTRACT_TEST(a_stop_that_waits_for_its_guest, &PATIENT),
@@ -253,7 +254,5 @@ int main(int argc, char **argv)
 		CONTRACT_TEST(snapshots_at_each_moment, &PATIENT),
 	};
 
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

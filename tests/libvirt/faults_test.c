@@ -4,6 +4,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/process.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -255,7 +256,7 @@ static void what_cannot_be_is_refused_at_the_start(void **state)
 	assert_int_equal(access(root, F_OK), -1);
 }
 
-int main(int argc, char **argv)
+TEST_SUITE(faults_test)
 {
 	const struct CMUnitTest tests[] = {
 		CONTRACT_TEST(a_qemu_that_answers_nothing_is_nobody_elses_trouble, &libvirt_service),
@@ -265,7 +266,5 @@ int main(int argc, char **argv)
 		CONTRACT_TEST(what_cannot_be_is_refused_at_the_start, &libvirt_service),
 	};
 
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

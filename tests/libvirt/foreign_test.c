@@ -5,6 +5,7 @@
 #include "lib/base/atomic_file.h"
 #include "lib/base/cleanup.h"
 #include "lib/base/tree.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -153,7 +154,7 @@ static void streams_are_refused(struct contract *c, char *id)
 		stream_is_refused(stream_open(c, RUNTIME(snapshot), &snapshot));
 	}
 	assert_int_equal(access(path, F_OK), -1);
-	stream_is_refused(console_open(c, id, true));
+	stream_is_refused(contract_console_open(c, id, true));
 }
 
 /* No instance takes its place, and the refusal says what is there. */
@@ -197,7 +198,7 @@ static void every_call_is_refused_and_nothing_changes(void **state)
 	}
 }
 
-int main(void)
+TEST_SUITE(foreign_test)
 {
 	const struct CMUnitTest tests[] = {
 		CONTRACT_TEST(every_call_is_refused_and_nothing_changes, &FOREIGN),

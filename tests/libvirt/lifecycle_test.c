@@ -2,6 +2,7 @@
 #include "tests/libvirt/real.h"
 
 #include "lib/base/clock.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fts.h>
@@ -308,7 +309,7 @@ static void a_hostile_image_never_reaches_qemu(void **state)
 	image_is_refused(real, &request, "external file");
 }
 
-int main(void)
+TEST_SUITE(lifecycle_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kernel_guest_lives_and_goes),

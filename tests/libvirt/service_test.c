@@ -4,6 +4,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/tap_name.h"
 #include "lib/seed/iso.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -155,12 +156,12 @@ static void use_linux(Bc__V1__EnsureRequest *request)
 /* It has said the text since it was started, or says it yet; typed is typed before. */
 static void guest_says(struct contract *c, const char *id, const char *typed, const char *text)
 {
-	struct stream *console = console_open(c, id, false);
+	struct stream *console = contract_console_open(c, id, false);
 
-	console_opened(console);
+	contract_console_opened(console);
 	if (typed[0])
-		console_type(console, typed);
-	console_says(console, text);
+		contract_console_type(console, typed);
+	contract_console_says(console, text);
 	stream_close(console);
 }
 
@@ -220,7 +221,7 @@ static void a_dry_run_needs_no_libvirt(void **state)
 	bc__v1__ensure_request__free_unpacked(request, NULL);
 }
 
-int main(void)
+TEST_SUITE(service_test)
 {
 	const struct CMUnitTest tests[] = {
 		CONTRACT_TEST(user_data_stays_when_later_calls_bring_none, &libvirt_service),

@@ -3,6 +3,7 @@
 
 #include "lib/image/disk.h"
 #include "lib/snapshot/tar.h"
+#include "tests/harness/suite.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -634,7 +635,7 @@ static void a_disk_that_no_definition_has_keeps_its_file(void **state)
 	assert_int_equal(real_remove(real, one.id), 0);
 }
 
-int main(int argc, char **argv)
+TEST_SUITE(snapshot_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(disk_of_a_running_guest_becomes_another),
@@ -654,7 +655,5 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_layer_of_a_disk_whose_header_lies_is_not_committed),
 		cmocka_unit_test(a_disk_that_no_definition_has_keeps_its_file),
 	};
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, real_setup, real_teardown);
 }

@@ -6,6 +6,7 @@
 #include "tests/libvirt/service.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -454,7 +455,7 @@ static void whatever_it_was_at_the_next_one_makes_it_true(void **state)
 		bc__v1__ensure_request__free_unpacked(storm.slots[i].request, NULL);
 }
 
-int main(void)
+TEST_SUITE(storm_test)
 {
 	const struct CMUnitTest tests[] = {
 		CONTRACT_TEST(whatever_it_was_at_the_next_one_makes_it_true, &libvirt_service),

@@ -3,6 +3,7 @@
 #include "tests/netd/lan.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
@@ -935,7 +936,7 @@ end:
 	net_close(&net);
 }
 
-int main(void)
+TEST_SUITE(filter_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(from_a_guest),

@@ -6,6 +6,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/process.h"
+#include "tests/harness/suite.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -387,7 +388,7 @@ static void its_taps_outlive_it(void **state)
 	assert_false(lan_link(net->nics[MULTI]->ifname).tun.multi_queue);
 }
 
-int main(void)
+TEST_SUITE(guest_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_has_every_queue_open),

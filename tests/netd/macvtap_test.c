@@ -9,6 +9,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -327,7 +328,7 @@ static void killed_between_any_two_steps(void **state)
 	assert_true(n >= 8);
 }
 
-int main(void)
+TEST_SUITE(macvtap_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {

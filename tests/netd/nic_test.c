@@ -9,6 +9,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/sandbox_test.h"
 #include "lib/base/tap_name.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -982,7 +983,7 @@ static void a_deleted_tap_leaks_nothing(void **state)
 	nic_free(nic);
 }
 
-int main(void)
+TEST_SUITE(nic_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {

@@ -3,6 +3,7 @@
 #include "tests/netd/lan.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -563,7 +564,7 @@ static void a_process_that_listens_keeps_its_port(void **state)
 	(void)close(fd);
 }
 
-int main(void)
+TEST_SUITE(publish_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {

@@ -6,6 +6,7 @@
 #include "svc-netd/netlink.h"
 
 #include "lib/base/cleanup.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -226,7 +227,7 @@ static void nobody_holds_a_queue_between_vmms(void **state)
 	}
 }
 
-int main(void)
+TEST_SUITE(queues_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {

@@ -5,6 +5,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/sandbox_test.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -453,7 +454,7 @@ static void many_nics_are_carried_over(void **state)
 	assert_int_equal(counts[0], 0);
 }
 
-int main(void)
+TEST_SUITE(rules_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {

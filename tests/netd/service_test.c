@@ -8,6 +8,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/clock.h"
 #include "lib/base/tap_name.h"
+#include "tests/harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -1218,7 +1219,7 @@ static void killed_in_a_storm(void **state)
 	}
 }
 
-int main(void)
+TEST_SUITE(service_test)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {

@@ -1,5 +1,6 @@
 /* The contract of bc.v1.Runtime, kept by bc-runtime-plugin over the sample plugin. */
 #include "tests/contract/contract.h"
+#include "tests/harness/suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +16,7 @@ static void plugin_prepare(struct contract *c)
 	        c->dir, BC_PLUGIN, c->dir);
 }
 
-int main(void)
+TEST_SUITE(contract_test)
 {
 	static const struct contract_runtime PLUGIN = { .program = BC_RUNTIME, .prepare = plugin_prepare };
 

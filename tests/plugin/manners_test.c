@@ -5,6 +5,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/ids.h"
 #include "lib/base/process.h"
+#include "tests/harness/suite.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -579,7 +580,7 @@ static void manifests_are_checked(void **state)
 	contract_start(c);
 }
 
-int main(void)
+TEST_SUITE(manners_test)
 {
 	const struct CMUnitTest tests[] = {
 		CONTRACT_TEST(only_prepared_interfaces_may_be_used, &LIAR),

@@ -1,6 +1,7 @@
 /* No peer built from an older protos/bc/v1 may be broken: every line of protos/baseline.txt still holds. */
 #include "lib/base/cleanup.h"
 #include "protos/descriptor_set.h"
+#include "tests/harness/suite.h"
 #include "tests/proto/surface.h"
 
 #include <setjmp.h>
@@ -83,7 +84,7 @@ static void change_is_judged(void **state)
 	}
 }
 
-int main(void)
+TEST_SUITE(compat_test)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(baseline_still_holds),

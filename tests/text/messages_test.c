@@ -8,6 +8,7 @@
 #include "lib/text/proto_read.h"
 #include "lib/text/proto_shape.h"
 #include "lib/text/proto_write.h"
+#include "tests/harness/suite.h"
 #include "tests/text/random_message.h"
 
 #include <setjmp.h>
@@ -109,7 +110,7 @@ static void every_message_keeps_its_contents(void **state)
 			round_trip(&random, types.items[i], seed);
 }
 
-int main(void)
+TEST_SUITE(messages_test)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(every_message_keeps_its_contents) };
 
