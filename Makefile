@@ -2,7 +2,7 @@
 #
 #   make                    build everything into build/dev
 #   make demo [KEEP=1]      build, boot two VMs, show them, take everything down (KEEP=1: leave it up)
-#   make check              every test there is; what CI runs
+#   make check [STAGE="quick netns"] [LOAD=8]  every test there is, in stages; what CI runs. LOAD: beside busy loops
 #   make check-host         the part of it that runs in a systemd host
 #   make lint               formatter and linters
 #   make bench [BENCH=name] one benchmark or all, on a release build
@@ -28,7 +28,7 @@ demo: packages-all build-dev
 	@KEEP=$(KEEP) deploy/demo build/dev
 
 check: packages-all
-	@tests/check
+	@LOAD=$(LOAD) tests/check $(STAGE)
 
 check-host: packages-all build-dev
 	@tests/host/check-host build/dev

@@ -9,31 +9,32 @@
 
 enum { FACTOR_MAX = 100, SANITIZED_FACTOR = 4, LOADED_FACTOR = 2 };
 
-static unsigned factor_of_environment(void)
+unsigned test_timeout_factor(const char *environment, bool is_sanitized, double load, long n_processors)
 {
-	const char *text = getenv("BC_TEST_TIMEOUT_FACTOR");
-	unsigned long factor = text ? strtoul(text, NULL, 10) : 1;
+	unsigned long factor = environment ? strtoul(environment, NULL, 10) : 1;
 
-	return factor >= 1 && factor <= FACTOR_MAX ? (unsigned)factor : 1;
-}
-
-static bool is_loaded(void)
-{
-	double minute;
-
-	return getloadavg(&minute, 1) == 1 && minute > (double)sysconf(_SC_NPROCESSORS_ONLN);
+	if (factor < 1 || factor > FACTOR_MAX)
+		factor = 1;
+	if (is_sanitized)
+		factor *= SANITIZED_FACTOR;
+	if (load > (double)n_processors)
+		factor *= LOADED_FACTOR;
+	return (unsigned)factor;
 }
 
 uint64_t test_timeout_usec(enum test_timeout base)
 {
-	unsigned factor = factor_of_environment();
-
 #ifdef BC_SANITIZED
-	factor *= SANITIZED_FACTOR;
+	const bool is_sanitized = true;
+#else
+	const bool is_sanitized = false;
 #endif
-	if (is_loaded())
-		factor *= LOADED_FACTOR;
-	return (uint64_t)base * factor * USEC_PER_SEC;
+	double load = 0;
+
+	(void)getloadavg(&load, 1);
+	return (uint64_t)base * USEC_PER_SEC *
+	        test_timeout_factor(
+	                getenv("BC_TEST_TIMEOUT_FACTOR"), is_sanitized, load, sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 int test_timeout_msec(enum test_timeout base)

@@ -7,6 +7,7 @@
  * call, so a wait that begins when the load has come is the longer one. tests/harness/timeout has it for scripts. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum test_timeout {
@@ -14,6 +15,8 @@ enum test_timeout {
 	TEST_GUEST_SEC = 240,  /* an emulated guest gets where it should */
 };
 
+/* Of an environment's text (NULL: it has none). */
+unsigned test_timeout_factor(const char *environment, bool is_sanitized, double load, long n_processors);
 uint64_t test_timeout_usec(enum test_timeout base);
 int test_timeout_msec(enum test_timeout base); /* for poll() */
 /* As bcctl, timeout(1) and configurations take it ("60s"). Valid until the end of the enclosing block. */
