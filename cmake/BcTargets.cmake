@@ -72,10 +72,12 @@ endfunction()
 #   fuzz, lint
 # What starts daemons or guests takes both processors of a small machine, and shares a large one.
 #
-# bc_test(NAME NEED COMMAND...) None has a time limit of its own: tests/check has one for all.
+# bc_test(NAME NEED COMMAND...) None has a time limit of its own: tests/check has one for all. NEED is a label, or
+# `timers`: a process test that starts nothing, and so takes one processor.
 function(bc_test NAME NEED)
   add_test(NAME ${BC_TEST_PREFIX}${NAME} COMMAND ${ARGN})
-  set_tests_properties(${BC_TEST_PREFIX}${NAME} PROPERTIES LABELS ${NEED})
+  string(REPLACE timers process label ${NEED})
+  set_tests_properties(${BC_TEST_PREFIX}${NAME} PROPERTIES LABELS ${label})
   if(NEED MATCHES "process|guest|host")
     set_tests_properties(${BC_TEST_PREFIX}${NAME} PROPERTIES PROCESSORS 2)
   endif()
@@ -87,12 +89,12 @@ function(bc_test_property PROPERTY VALUE)
   set_tests_properties(${tests} PROPERTIES ${PROPERTY} "${VALUE}")
 endfunction()
 
-# bc_suites(PROGRAM SOURCES... PREFIX p NEED need [BELOW script] [PROCESS suites...] LINK libs...)
+# bc_suites(PROGRAM SOURCES... PREFIX p NEED need [BELOW script] [TIMERS suites...] [PROCESS suites...] LINK libs...)
 # One program for the suites of a folder (tests/harness/suite.h). Each x_test.c is a test p_x_test, or p_test where x
-# is p; it needs what NEED says, or process where it is named. BELOW is a script that runs the program. A fuzzing build
-# has fuzzers only.
+# is p; it needs what NEED says, or timers or process where it is named. BELOW is a script that runs the program. A
+# fuzzing build has fuzzers only.
 function(bc_suites PROGRAM)
-  cmake_parse_arguments(A "" "PREFIX;NEED;BELOW" "PROCESS;LINK" ${ARGN})
+  cmake_parse_arguments(A "" "PREFIX;NEED;BELOW" "TIMERS;PROCESS;LINK" ${ARGN})
   add_executable(${PROGRAM} ${A_UNPARSED_ARGUMENTS})
   target_link_libraries(${PROGRAM} PRIVATE bc_options bc_harness ${A_LINK})
   if(BC_FUZZ)
@@ -107,14 +109,16 @@ function(bc_suites PROGRAM)
       set(name ${suite})
     endif()
     set(need ${A_NEED})
-    if(suite IN_LIST A_PROCESS)
-      set(need process)
-      list(REMOVE_ITEM A_PROCESS ${suite})
-    endif()
+    foreach(other TIMERS PROCESS)
+      if(suite IN_LIST A_${other})
+        string(TOLOWER ${other} need)
+        list(REMOVE_ITEM A_${other} ${suite})
+      endif()
+    endforeach()
     bc_test(${name} ${need} ${A_BELOW} $<TARGET_FILE:${PROGRAM}> ${suite})
   endforeach()
-  if(A_PROCESS)
-    message(FATAL_ERROR "${PROGRAM} has no suites ${A_PROCESS}")
+  if(A_TIMERS OR A_PROCESS)
+    message(FATAL_ERROR "${PROGRAM} has no suites ${A_TIMERS} ${A_PROCESS}")
   endif()
 endfunction()
 
