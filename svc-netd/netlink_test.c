@@ -67,7 +67,8 @@ static void one_that_waits_for_an_answer_is_not(void **state)
 
 	(void)state;
 	assert_int_equal(netlink_pool_take(pool, &nl), 0);
-	assert_int_equal(setsockopt(netlink_fd(nl), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
+	assert_int_equal(
+	        setsockopt(netlink_fd(nl), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0); /* runs out */
 	/* The kernel does not answer that. */
 	h->nlmsg_type = NLMSG_NOOP;
 	assert_int_equal(netlink_query(nl, h, on_answer, &n), -ETIMEDOUT);

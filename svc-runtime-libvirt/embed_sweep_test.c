@@ -6,6 +6,7 @@
 #include "lib/base/sandbox_test.h"
 #include "lib/base/tree.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -77,7 +78,7 @@ static void a_qemu_that_was_only_asked_is_ended(void **state)
 	dir_make(state, "lib/qemu/qmp-GhIjKl");
 	pid_note(state, "lib/qemu/qmp-GhIjKl/qmp.pid", getpid());
 	embed_sweep(*state);
-	assert_int_equal(process_wait(pidfd, UINT64_C(60000000), &status), 0);
+	assert_int_equal(process_wait(pidfd, test_timeout_usec(TEST_SERVICE_SEC), &status), 0);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	assert_false(is_there(state, "lib/qemu/qmp-AbCdEf"));
 	assert_false(is_there(state, "lib/qemu/qmp-GhIjKl"));
@@ -137,7 +138,7 @@ static void a_guest_is_known_by_its_whole_name(void **state)
 		assert_false(is_there(state, "run/qemu/a,b.xml"));
 		if (!cases[i].ends)
 			assert_int_equal(kill(pid, SIGTERM), 0);
-		assert_int_equal(process_wait(pidfd, UINT64_C(60000000), &status), 0);
+		assert_int_equal(process_wait(pidfd, test_timeout_usec(TEST_SERVICE_SEC), &status), 0);
 		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == (cases[i].ends ? SIGKILL : SIGTERM));
 		(void)close(pidfd);
 	}
