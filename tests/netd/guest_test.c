@@ -5,8 +5,10 @@
 #include "svc-netd/link.h"
 
 #include "lib/base/cleanup.h"
+#include "lib/base/clock.h"
 #include "lib/base/process.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -30,7 +32,6 @@ enum {
 	MULTI = 1,
 	UNFILTERED = 2,
 	QUEUES = 2,
-	SILENCE_MAX_MSEC = 240000, /* longer than a guest takes for anything, emulated on a busy machine */
 	STREAMS = 4,
 	STREAM_BYTES = 500000,
 };
@@ -95,7 +96,7 @@ static void guest_await(struct guest *guest, const char *what)
 	guest->said[guest->n_said] = 0;
 	while (!strstr(guest->said, what)) {
 		struct pollfd wait = { .fd = guest->out, .events = POLLIN };
-		ssize_t n = poll(&wait, 1, SILENCE_MAX_MSEC) == 1
+		ssize_t n = poll(&wait, 1, test_timeout_msec(TEST_GUEST_SEC)) == 1
 		        ? read(guest->out, guest->said + guest->n_said,
 		                  sizeof(guest->said) - 1 - guest->n_said)
 		        : 0;
@@ -132,6 +133,12 @@ static void guest_run(struct guest *guest, const char *commands)
 {
 	guest_begin(guest, commands);
 	guest_end(guest);
+}
+
+/* As ping takes it. */
+static unsigned guest_sec(void)
+{
+	return (unsigned)(test_timeout_usec(TEST_GUEST_SEC) / USEC_PER_SEC);
 }
 
 /* --- the network --- */
@@ -183,7 +190,7 @@ static int teardown(void **state)
 
 	if (net->guest.pidfd >= 0) {
 		(void)kill(net->guest.pid, SIGKILL);
-		(void)process_wait(net->guest.pidfd, UINT64_MAX, &status);
+		(void)process_wait(net->guest.pidfd, test_timeout_usec(TEST_GUEST_SEC), &status);
 		(void)close(net->guest.pidfd);
 	}
 	(void)close(net->guest.in);
@@ -279,7 +286,7 @@ static void streams_flow_both_ways(void **state)
 		assert_non_null(strstr(net->guest.said, "GOT-500000-"));
 		(void)close(fd);
 		/* Begun by the host. */
-		lan_run("busybox ping -c 3 -W 60 10.0.%u.10 >/dev/null", i);
+		lan_run("busybox ping -c 3 -W %u 10.0.%u.10 >/dev/null", guest_sec(), i);
 	}
 }
 
@@ -360,7 +367,8 @@ static void a_policy_changes_at_once(void **state)
 			        nic_set_filter(net->lan.nics, lan_instance(1), i, &filter, &nic, NULL), 0);
 			nic_free(nic);
 			(void)snprintf(commands, sizeof(commands),
-			        "ping -c 3 -W 2 10.0.%u.1 >/dev/null; echo PINGED-$?-", i);
+			        "ping -c 3 -W %u 10.0.%u.1 >/dev/null; echo PINGED-$?-",
+			        j == 0 ? 2 /* runs out */ : guest_sec(), i);
 			guest_run(&net->guest, commands);
 			assert_non_null(strstr(net->guest.said, j == 0 ? "PINGED-1-" : "PINGED-0-"));
 		}
@@ -373,7 +381,7 @@ static void its_taps_outlive_it(void **state)
 	int status;
 
 	assert_true(write(net->guest.in, "poweroff -f\n", 12) == 12);
-	assert_int_equal(process_wait(net->guest.pidfd, SILENCE_MAX_MSEC * 1000ULL, &status), 0);
+	assert_int_equal(process_wait(net->guest.pidfd, test_timeout_usec(TEST_GUEST_SEC), &status), 0);
 	(void)close(net->guest.pidfd);
 	net->guest.pidfd = -EBADF;
 	for (unsigned i = 0; i < NICS; i++) {
