@@ -59,7 +59,7 @@ static void a_socket_is_used_again(void **state)
 static void one_that_waits_for_an_answer_is_not(void **state)
 {
 	struct netlink_pool *pool = netlink_pool_new(NETLINK_ROUTE);
-	struct timeval limit = { .tv_usec = 1000 };
+	struct timeval limit = { .tv_usec = 1000 }; /* runs out */
 	char buffer[256];
 	struct nlmsghdr *h = mnl_nlmsg_put_header(buffer);
 	struct netlink *nl;
@@ -67,8 +67,7 @@ static void one_that_waits_for_an_answer_is_not(void **state)
 
 	(void)state;
 	assert_int_equal(netlink_pool_take(pool, &nl), 0);
-	assert_int_equal(
-	        setsockopt(netlink_fd(nl), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0); /* runs out */
+	assert_int_equal(setsockopt(netlink_fd(nl), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
 	/* The kernel does not answer that. */
 	h->nlmsg_type = NLMSG_NOOP;
 	assert_int_equal(netlink_query(nl, h, on_answer, &n), -ETIMEDOUT);
