@@ -9,6 +9,7 @@
 #include "tests/harness/timeout.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -59,6 +60,9 @@ static pid_t waiter_begin(const char *argument, int *ret_pidfd)
 	(void)close(in[0]);
 	(void)close(in[1]);
 	(void)close(out[1]);
+	assert_int_equal(poll(&(struct pollfd){ .fd = out[0], .events = POLLIN }, 1,
+	                         test_timeout_msec(TEST_SERVICE_SEC)),
+	        1);
 	assert_int_equal(read(out[0], &byte, 1), 1);
 	(void)close(out[0]);
 	return pid;

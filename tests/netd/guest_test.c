@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -235,6 +236,20 @@ static int listen_at(const char *address, uint16_t port)
 	return fd;
 }
 
+/* What the guest neither sends nor takes in its time is an error of read() or write(). */
+static int stream_accept(int fd)
+{
+	struct pollfd wait = { .fd = fd, .events = POLLIN };
+	struct timeval limit = { .tv_sec = guest_sec() };
+
+	assert_int_equal(poll(&wait, 1, test_timeout_msec(TEST_GUEST_SEC)), 1);
+	int stream = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(stream >= 0);
+	assert_int_equal(setsockopt(stream, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
+	assert_int_equal(setsockopt(stream, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)), 0);
+	return stream;
+}
+
 static size_t read_all(int fd)
 {
 	char buffer[65536];
@@ -263,9 +278,8 @@ static void streams_flow_both_ways(void **state)
 		        host);
 		guest_begin(&net->guest, commands);
 		for (int n = 0; n < STREAMS; n++) {
-			CLEANUP_CLOSE int stream = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+			CLEANUP_CLOSE int stream = stream_accept(fd);
 
-			assert_true(stream >= 0);
 			assert_int_equal(read_all(stream), STREAM_BYTES);
 		}
 		guest_end(&net->guest);
@@ -273,7 +287,7 @@ static void streams_flow_both_ways(void **state)
 		        commands, sizeof(commands), "echo GOT-$(nc %s 9000 </dev/null | wc -c)-", host);
 		guest_begin(&net->guest, commands);
 		{
-			CLEANUP_CLOSE int stream = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+			CLEANUP_CLOSE int stream = stream_accept(fd);
 
 			for (size_t sent = 0; sent < sizeof(bytes);) {
 				ssize_t n = write(stream, bytes + sent, sizeof(bytes) - sent);

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -947,6 +948,8 @@ static int stored_fd(struct daemon *d)
 			.msg_iovlen = 1,
 			.msg_control = control,
 			.msg_controllen = sizeof(control) };
+		struct pollfd wait = { .fd = d->notify_fd, .events = POLLIN };
+		assert_int_equal(poll(&wait, 1, test_timeout_msec(TEST_SERVICE_SEC)), 1);
 		ssize_t n = recvmsg(d->notify_fd, &m, MSG_CMSG_CLOEXEC);
 		struct cmsghdr *c;
 
