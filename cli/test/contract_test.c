@@ -517,7 +517,7 @@ static void a_wait_ends_when_all_is_as_wished(void **state)
 
 	put(f, "node.yaml", "instances: {items: [{id: " ID ", desiredState: RUNNING}]}\n");
 	stand_in_play(f->services, SCRIPTS);
-	sh(f, "bcctl apply -f node.yaml --wait");
+	sh(f, "bcctl apply -f node.yaml --wait --wait-timeout %s", TEST_TIMEOUT_TEXT(TEST_SERVICE_SEC));
 	check_code(f, EXIT_OK);
 	check_has(f, "0 of 1 as wished; 6f1c0d8e STARTING\nwaiting for the converger\n");
 	check_has(f, "1 of 1 as wished\n");
@@ -543,7 +543,7 @@ static void a_wait_ends_with_a_final_failure_or_its_time(void **state)
 
 	put(f, "node.yaml", "instances: {items: [{id: " ID ", desiredState: RUNNING}]}\n");
 	stand_in_play(f->services, FAILED);
-	sh(f, "bcctl apply -f node.yaml --wait");
+	sh(f, "bcctl apply -f node.yaml --wait-timeout %s", TEST_TIMEOUT_TEXT(TEST_SERVICE_SEC));
 	check_code(f, EXIT_FAILED);
 	check_has(f, "6f1c0d8e FAILED RuntimeNotInstalled");
 	stand_in_play(f->services, STARTING);
@@ -571,7 +571,8 @@ static void secrets_are_answered_from_files(void **state)
 	assert_int_equal(mkdir(SANDBOX_PATH(&f->dir, "secrets"), 0700), 0);
 	put(f, "secrets/web", "s3cret");
 	stand_in_play(f->services, SCRIPTS);
-	sh(f, "bcctl apply -f node.yaml --secrets secrets --wait");
+	sh(f, "bcctl apply -f node.yaml --secrets secrets --wait-timeout %s",
+	        TEST_TIMEOUT_TEXT(TEST_SERVICE_SEC));
 	check_code(f, EXIT_OK);
 	check_has(f, "Revision 8 accepted.");
 	check_has(f, "PENDING    WaitingForUserData");
@@ -591,7 +592,8 @@ static void a_secret_that_is_not_there_is_said_so(void **state)
 	put(f, "node.yaml", "instances: {items: [{id: " ID ", desiredState: RUNNING}]}\n");
 	assert_int_equal(mkdir(SANDBOX_PATH(&f->dir, "secrets"), 0700), 0);
 	stand_in_play(f->services, SCRIPTS);
-	sh(f, "bcctl apply -f node.yaml --secrets secrets --wait");
+	sh(f, "bcctl apply -f node.yaml --secrets secrets --wait-timeout %s",
+	        TEST_TIMEOUT_TEXT(TEST_SERVICE_SEC));
 	check_has(f, "no secret 'web'");
 	assert_non_null(
 	        strstr(stand_in_heard(f->services, "bc.v1.Converger/Session"), "\"error\":\"no secret"));
@@ -617,13 +619,14 @@ static void a_watch_outlives_a_restart(void **state)
 	};
 
 	stand_in_play(f->services, SCRIPTS);
-	sh(f, "bcctl watch " ID " --until RUNNING");
+	sh(f, "bcctl watch " ID " --until RUNNING --timeout %s", TEST_TIMEOUT_TEXT(TEST_SERVICE_SEC));
 	check_code(f, EXIT_OK);
 	check_has(f, "STARTING   fetching image 50% of 100 B\n");
 	check_has(f, "trying again");
 	check_has(f, "RUNNING");
 	stand_in_play(f->services, SCRIPTS);
-	sh(f, "bcctl watch " ID " --until RUNNING -o json 2>/dev/null");
+	sh(f, "bcctl watch " ID " --until RUNNING --timeout %s -o json 2>/dev/null",
+	        TEST_TIMEOUT_TEXT(TEST_SERVICE_SEC));
 	check_has(f, "\"state\":\"RUNNING\"");
 	stand_in_play(f->services, SCRIPTS);
 	sh(f, "bcctl watch " ID " --until PAUSED --timeout 2s"); /* runs out */
@@ -729,7 +732,8 @@ static void a_console_is_left_when_a_text_was_seen(void **state)
 		{ 0 } };
 
 	stand_in_play(f->services, SCRIPTS);
-	sh(f, "bcctl console " ID " --until boot </dev/null");
+	sh(f, "bcctl console " ID " --until boot --timeout %s </dev/null",
+	        TEST_TIMEOUT_TEXT(TEST_SERVICE_SEC));
 	check_code(f, EXIT_OK);
 	assert_string_equal(f->output.text, "boot\n");
 	sh(f, "bcctl console " ID " --until login --timeout 1s </dev/null"); /* runs out */
@@ -766,7 +770,8 @@ static void a_console_that_is_taken(void **state)
 	check_code(f, EXIT_CONFLICT);
 	assert_string_equal(f->output.text, "bcctl: instance x is not running\n");
 	stand_in_play(f->services, OPEN);
-	sh(f, "bcctl console " ID " --take-over --no-backlog --until boot </dev/null");
+	sh(f, "bcctl console " ID " --take-over --no-backlog --until boot --timeout %s </dev/null",
+	        TEST_TIMEOUT_TEXT(TEST_SERVICE_SEC));
 	check_code(f, EXIT_OK);
 	assert_non_null(strstr(stand_in_heard(f->services, "bc.v1.Converger/Console"), "\"takeOver\":true"));
 	assert_non_null(strstr(stand_in_heard(f->services, "bc.v1.Converger/Console"), "\"noBacklog\":true"));
