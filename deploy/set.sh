@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154
 # A whole set of services in one directory, with no systemd and nothing installed: for the demo and for tests. To be
-# sourced by bash; works on $dir (private, short: sockets are below it) and $build (a build directory).
+# sourced by bash; works on $dir (private, short: sockets are below it), $build (a build directory) and $repo.
 
 SET_SERVICES=(netd runtime-libvirt runtime-ch runtime-fake intelligence converger)
 SET_BRIDGE=br-demo
@@ -10,6 +10,9 @@ SET_BRIDGE=br-demo
 set_world() {
 	unshare --kill-child=KILL --fork --pid --mount --net --ipc --uts --mount-proc tini -- "$@"
 }
+
+# patience SERVICE|GUEST: how many seconds are waited for what must come, as tests do
+patience() { "$repo/tests/harness/timeout" "$1"; }
 
 set_make_world() { # terminals of our own, and the locks of who opened them; no cgroups of the machine's
 	mount -t tmpfs tmpfs /run/lock
@@ -58,7 +61,7 @@ set_start() {
 	) </dev/null >/dev/null 2>&1 &
 	read -r pid <"$dir/services/$name.started"
 	echo "$pid" >"$dir/services/$name.pid"
-	timeout 60 grep -q -m 1 'ready on' < <(exec tail -n +1 -f --pid="$pid" "$log") || { cat "$log"; return 1; }
+	timeout "$(patience SERVICE)" grep -q -m 1 'ready on' < <(exec tail -n +1 -f --pid="$pid" "$log") || { cat "$log"; return 1; }
 }
 set_start_all() {
 	local name
@@ -69,7 +72,7 @@ set_pid() { cat "$dir/services/$1.pid"; }
 # set_end NAME [SIGNAL]: ends one and waits; its exit status is the function's
 set_end() {
 	kill "-${2:-TERM}" "$(set_pid "$1")"
-	timeout 60 flock "$dir/services/$1.lock" true || { echo "bc-$1 does not end"; return 1; }
+	timeout "$(patience SERVICE)" flock "$dir/services/$1.lock" true || { echo "bc-$1 does not end"; return 1; }
 	return "$(cat "$dir/services/$1.status")"
 }
 # whatever does not end well by itself is a fault

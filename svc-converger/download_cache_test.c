@@ -4,6 +4,7 @@
 #include "lib/base/atomic_file.h"
 #include "lib/base/sandbox_test.h"
 #include "lib/base/sha256.h"
+#include "svc-converger/test/event_until.h"
 #include "svc-converger/transfer.h"
 #include "svc-converger/transfer/https_server_test.h"
 #include "tests/harness/suite.h"
@@ -121,24 +122,21 @@ static bool is_another(const char *digest, void *userdata)
 	return strcmp(digest, userdata) != 0;
 }
 
+static const struct download_status *status_of(
+        struct fixture *f, const char *digest, struct download_status *ret)
+{
+	download_cache_get(f->cache, digest, ret);
+	return ret;
+}
+
 static void run_until(struct fixture *f, enum download_state state, struct download_status *ret)
 {
-	for (;;) {
-		download_cache_get(f->cache, f->digest, ret);
-		if (ret->state == state)
-			return;
-		assert_true(sd_event_run(f->event, UINT64_MAX) >= 0);
-	}
+	EVENT_UNTIL(f->event, status_of(f, f->digest, ret)->state == state);
 }
 
 static void run_until_failures(struct fixture *f, unsigned n, struct download_status *ret)
 {
-	for (;;) {
-		download_cache_get(f->cache, f->digest, ret);
-		if (ret->failures >= n)
-			return;
-		assert_true(sd_event_run(f->event, UINT64_MAX) >= 0);
-	}
+	EVENT_UNTIL(f->event, status_of(f, f->digest, ret)->failures >= n);
 }
 
 static void check_file(const struct download_status *status)
@@ -211,10 +209,7 @@ static void a_restart_in_the_middle_goes_on(void **state)
 	https_server_set_faults(f->server, &faults);
 	cache_open(f);
 	(void)download_cache_want(f->cache, &f->source, NULL);
-	do {
-		assert_true(sd_event_run(f->event, UINT64_MAX) >= 0);
-		download_cache_get(f->cache, f->digest, &status);
-	} while (status.done_bytes == 0);
+	EVENT_UNTIL(f->event, status_of(f, f->digest, &status)->done_bytes > 0);
 	assert_int_equal(status.state, DOWNLOAD_RUNNING);
 	assert_int_equal(status.total_bytes, N_DATA);
 	f->cache = download_cache_free(f->cache); /* kills the process */
@@ -314,12 +309,22 @@ static void another_source_is_tried_at_once_and_only_once(void **state)
 	}
 }
 
+static size_t states_count(
+        struct fixture *f, const char digests[][SHA256_DIGEST_MAX], size_t n, enum download_state state)
+{
+	struct download_status status;
+	size_t n_of = 0;
+
+	for (size_t i = 0; i < n; i++)
+		n_of += status_of(f, digests[i], &status)->state == state;
+	return n_of;
+}
+
 static void slots_are_bounded(void **state)
 {
 	struct fixture *f = *state;
 	struct https_faults faults = { .hold = true, .cut_bytes = 1000 };
 	char digests[6][SHA256_DIGEST_MAX];
-	size_t n_running, n_waiting;
 
 	https_server_set_faults(f->server, &faults);
 	cache_open_with(f, (struct download_cache_options){ .n_parallel_max = 2, .n_wanted_max = 5 });
@@ -331,27 +336,14 @@ static void slots_are_bounded(void **state)
 		assert_int_equal(
 		        download_cache_want(f->cache, &source, NULL), i < 5 ? -EINPROGRESS : -EAGAIN);
 	}
-	do {
-		assert_true(sd_event_run(f->event, UINT64_MAX) >= 0);
-		n_running = n_waiting = 0;
-		for (size_t i = 0; i < 5; i++) {
-			struct download_status status;
-
-			download_cache_get(f->cache, digests[i], &status);
-			n_running += status.state == DOWNLOAD_RUNNING;
-			n_waiting += status.state == DOWNLOAD_WAITING;
-		}
-		assert_true(n_running <= 2);
-	} while (n_running < 2);
-	assert_int_equal(n_waiting, 3);
+	EVENT_UNTIL(f->event, states_count(f, digests, 5, DOWNLOAD_RUNNING) >= 2);
+	assert_int_equal(states_count(f, digests, 5, DOWNLOAD_RUNNING), 2);
+	assert_int_equal(states_count(f, digests, 5, DOWNLOAD_WAITING), 3);
 	/* one that is given up makes room for the next */
 	download_cache_end_unwanted(f->cache, is_another, digests[0]);
 	struct download_status status;
 
-	do {
-		assert_true(sd_event_run(f->event, UINT64_MAX) >= 0);
-		download_cache_get(f->cache, digests[2], &status);
-	} while (status.state != DOWNLOAD_RUNNING);
+	EVENT_UNTIL(f->event, status_of(f, digests[2], &status)->state == DOWNLOAD_RUNNING);
 	download_cache_get(f->cache, digests[0], &status);
 	assert_int_equal(status.state, DOWNLOAD_ABSENT);
 }

@@ -5,6 +5,7 @@
 
 #include "bc/v1/converger.pb-c.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -38,7 +39,8 @@ static ProtobufCMessage *ask(
 	ProtobufCMessage *reply = NULL;
 
 	*status = (struct rpc_status){ 0 };
-	(void)rpc_call_sync(w->loop, w->channel, method, request, UINT64_C(60000000), &reply, status);
+	(void)rpc_call_sync(
+	        w->loop, w->channel, method, request, test_timeout_usec(TEST_SERVICE_SEC), &reply, status);
 	return reply;
 }
 

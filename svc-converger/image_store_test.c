@@ -4,6 +4,7 @@
 #include "lib/base/process.h"
 #include "lib/base/sandbox_test.h"
 #include "lib/base/sha256.h"
+#include "svc-converger/test/event_until.h"
 #include "svc-converger/transfer.h"
 #include "tests/harness/suite.h"
 
@@ -80,8 +81,7 @@ static int want(struct fixture *f, struct image *ret, struct err *err)
 {
 	int r;
 
-	while ((r = image_store_want(f->store, &f->boot, ret, err)) == -EINPROGRESS)
-		assert_true(sd_event_run(f->event, UINT64_MAX) >= 0);
+	EVENT_UNTIL(f->event, (r = image_store_want(f->store, &f->boot, ret, err)) != -EINPROGRESS);
 	return r;
 }
 
@@ -90,7 +90,7 @@ static void qemu_img(const char *const *argv)
 	struct process_output output = { 0 };
 	const struct process_options options = { .argv = argv };
 
-	assert_int_equal(process_capture(&options, 4096, UINT64_C(60000000), &output), 0);
+	assert_int_equal(process_capture(&options, 4096, test_timeout_usec(TEST_SERVICE_SEC), &output), 0);
 	if (output.status != 0)
 		fail_msg("%s", output.text);
 	process_output_done(&output);

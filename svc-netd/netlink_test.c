@@ -59,7 +59,7 @@ static void a_socket_is_used_again(void **state)
 static void one_that_waits_for_an_answer_is_not(void **state)
 {
 	struct netlink_pool *pool = netlink_pool_new(NETLINK_ROUTE);
-	struct timeval limit = { .tv_usec = 1000 };
+	struct timeval limit = { .tv_usec = 1000 }; /* runs out */
 	char buffer[256];
 	struct nlmsghdr *h = mnl_nlmsg_put_header(buffer);
 	struct netlink *nl;

@@ -6,8 +6,10 @@
 #include "lib/base/sandbox_test.h"
 #include "lib/base/tree.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -58,6 +60,9 @@ static pid_t waiter_begin(const char *argument, int *ret_pidfd)
 	(void)close(in[0]);
 	(void)close(in[1]);
 	(void)close(out[1]);
+	assert_int_equal(poll(&(struct pollfd){ .fd = out[0], .events = POLLIN }, 1,
+	                         test_timeout_msec(TEST_SERVICE_SEC)),
+	        1);
 	assert_int_equal(read(out[0], &byte, 1), 1);
 	(void)close(out[0]);
 	return pid;
@@ -77,7 +82,7 @@ static void a_qemu_that_was_only_asked_is_ended(void **state)
 	dir_make(state, "lib/qemu/qmp-GhIjKl");
 	pid_note(state, "lib/qemu/qmp-GhIjKl/qmp.pid", getpid());
 	embed_sweep(*state);
-	assert_int_equal(process_wait(pidfd, UINT64_C(60000000), &status), 0);
+	assert_int_equal(process_wait(pidfd, test_timeout_usec(TEST_SERVICE_SEC), &status), 0);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	assert_false(is_there(state, "lib/qemu/qmp-AbCdEf"));
 	assert_false(is_there(state, "lib/qemu/qmp-GhIjKl"));
@@ -137,7 +142,7 @@ static void a_guest_is_known_by_its_whole_name(void **state)
 		assert_false(is_there(state, "run/qemu/a,b.xml"));
 		if (!cases[i].ends)
 			assert_int_equal(kill(pid, SIGTERM), 0);
-		assert_int_equal(process_wait(pidfd, UINT64_C(60000000), &status), 0);
+		assert_int_equal(process_wait(pidfd, test_timeout_usec(TEST_SERVICE_SEC), &status), 0);
 		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == (cases[i].ends ? SIGKILL : SIGTERM));
 		(void)close(pidfd);
 	}

@@ -3,10 +3,12 @@
 #include "cli/test/stand_in.h"
 #include "lib/base/atomic_file.h"
 #include "lib/base/cleanup.h"
+#include "lib/base/clock.h"
 #include "lib/base/process.h"
 #include "lib/base/sandbox_test.h"
 #include "lib/loop/job.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,10 +41,6 @@
 	"{nodeId: n1, version: 1.2.3, acceptedRevision: '7', spec: {revision: '7', instances: {items: [{id: " ID \
 	", vcpus: 1}]}}}"
 
-/* Where a time that is given to bcctl is what it ends by, a machine under load may need more of it than the usual
- * second until there is something to tell. */
-enum { PATIENCE_MAX_SEC = 16 };
-
 struct fixture {
 	void *dir;
 	char bcctl[300];
@@ -57,7 +55,7 @@ struct bcctl_job {
 	struct job job;
 	struct fixture *f;
 	const char *command;
-	char env[160];
+	char env[160], timeout_env[32];
 	int r;
 };
 
@@ -65,10 +63,10 @@ static void bcctl_run(struct job *job)
 {
 	struct bcctl_job *own = CONTAINER_OF(job, struct bcctl_job, job);
 	const char *const argv[] = { "/bin/sh", "-c", own->command, NULL };
-	const char *const env[] = { own->env, "TERM=dumb", "TZ=UTC", NULL };
+	const char *const env[] = { own->env, own->timeout_env, "TERM=dumb", "TZ=UTC", NULL };
 	const struct process_options options = { .argv = argv, .env = env, .cwd = own->f->dir };
 
-	own->r = process_capture(&options, 1 << 20, UINT64_C(60000000), &own->f->output);
+	own->r = process_capture(&options, 1 << 20, test_timeout_usec(TEST_SERVICE_SEC), &own->f->output);
 }
 
 static void bcctl_done(struct job *job)
@@ -76,6 +74,13 @@ static void bcctl_done(struct job *job)
 	struct bcctl_job *own = CONTAINER_OF(job, struct bcctl_job, job);
 
 	loop_exit(own->f->loop, 0);
+}
+
+/* The longest time that is given to bcctl where it is what bcctl ends by: a slow machine needs more than the usual second
+ * until there is something to tell. */
+static unsigned timeout_sec(void)
+{
+	return (unsigned)(test_timeout_usec(TEST_SERVICE_SEC) / USEC_PER_SEC);
 }
 
 /* Runs a line of shell with bcctl on PATH while the services answer; its exit code. */
@@ -92,6 +97,7 @@ static int sh(struct fixture *f, const char *fmt, ...)
 	va_end(ap);
 	(void)snprintf(command, sizeof(command), "PATH='%s':$PATH; %s", f->bcctl, line);
 	(void)snprintf(job.env, sizeof(job.env), "BC_RUN_DIR=%s", (const char *)f->dir);
+	(void)snprintf(job.timeout_env, sizeof(job.timeout_env), "TEST_TIMEOUT_SEC=%u", timeout_sec());
 	job.command = command;
 	process_output_done(&f->output);
 	f->output = (struct process_output){ 0 };
@@ -354,7 +360,7 @@ static void a_service_that_does_not_answer_is_busy(void **state)
 		{ 0 } };
 
 	stand_in_play(f->services, SCRIPTS);
-	sh(f, "bcctl get --timeout 1s");
+	sh(f, "bcctl get --timeout 1s"); /* runs out */
 	check_code(f, EXIT_TIMEOUT);
 	check_has(f, "runs, but did not answer in time");
 }
@@ -511,7 +517,7 @@ static void a_wait_ends_when_all_is_as_wished(void **state)
 
 	put(f, "node.yaml", "instances: {items: [{id: " ID ", desiredState: RUNNING}]}\n");
 	stand_in_play(f->services, SCRIPTS);
-	sh(f, "bcctl apply -f node.yaml --wait");
+	sh(f, "bcctl apply -f node.yaml --wait --wait-timeout %s", TEST_TIMEOUT_TEXT(TEST_SERVICE_SEC));
 	check_code(f, EXIT_OK);
 	check_has(f, "0 of 1 as wished; 6f1c0d8e STARTING\nwaiting for the converger\n");
 	check_has(f, "1 of 1 as wished\n");
@@ -537,11 +543,11 @@ static void a_wait_ends_with_a_final_failure_or_its_time(void **state)
 
 	put(f, "node.yaml", "instances: {items: [{id: " ID ", desiredState: RUNNING}]}\n");
 	stand_in_play(f->services, FAILED);
-	sh(f, "bcctl apply -f node.yaml --wait");
+	sh(f, "bcctl apply -f node.yaml --wait-timeout %s", TEST_TIMEOUT_TEXT(TEST_SERVICE_SEC));
 	check_code(f, EXIT_FAILED);
 	check_has(f, "6f1c0d8e FAILED RuntimeNotInstalled");
 	stand_in_play(f->services, STARTING);
-	for (unsigned sec = 1; sec <= PATIENCE_MAX_SEC; sec *= 4) {
+	for (unsigned sec = 1; sec <= timeout_sec(); sec *= 4) {
 		sh(f, "bcctl apply -f node.yaml --wait-timeout %us", sec);
 		check_code(f, EXIT_TIMEOUT);
 		if (strstr(f->output.text, "STARTING"))
@@ -565,7 +571,8 @@ static void secrets_are_answered_from_files(void **state)
 	assert_int_equal(mkdir(SANDBOX_PATH(&f->dir, "secrets"), 0700), 0);
 	put(f, "secrets/web", "s3cret");
 	stand_in_play(f->services, SCRIPTS);
-	sh(f, "bcctl apply -f node.yaml --secrets secrets --wait");
+	sh(f, "bcctl apply -f node.yaml --secrets secrets --wait-timeout %s",
+	        TEST_TIMEOUT_TEXT(TEST_SERVICE_SEC));
 	check_code(f, EXIT_OK);
 	check_has(f, "Revision 8 accepted.");
 	check_has(f, "PENDING    WaitingForUserData");
@@ -585,7 +592,8 @@ static void a_secret_that_is_not_there_is_said_so(void **state)
 	put(f, "node.yaml", "instances: {items: [{id: " ID ", desiredState: RUNNING}]}\n");
 	assert_int_equal(mkdir(SANDBOX_PATH(&f->dir, "secrets"), 0700), 0);
 	stand_in_play(f->services, SCRIPTS);
-	sh(f, "bcctl apply -f node.yaml --secrets secrets --wait");
+	sh(f, "bcctl apply -f node.yaml --secrets secrets --wait-timeout %s",
+	        TEST_TIMEOUT_TEXT(TEST_SERVICE_SEC));
 	check_has(f, "no secret 'web'");
 	assert_non_null(
 	        strstr(stand_in_heard(f->services, "bc.v1.Converger/Session"), "\"error\":\"no secret"));
@@ -611,16 +619,17 @@ static void a_watch_outlives_a_restart(void **state)
 	};
 
 	stand_in_play(f->services, SCRIPTS);
-	sh(f, "bcctl watch " ID " --until RUNNING");
+	sh(f, "bcctl watch " ID " --until RUNNING --timeout %s", TEST_TIMEOUT_TEXT(TEST_SERVICE_SEC));
 	check_code(f, EXIT_OK);
 	check_has(f, "STARTING   fetching image 50% of 100 B\n");
 	check_has(f, "trying again");
 	check_has(f, "RUNNING");
 	stand_in_play(f->services, SCRIPTS);
-	sh(f, "bcctl watch " ID " --until RUNNING -o json 2>/dev/null");
+	sh(f, "bcctl watch " ID " --until RUNNING --timeout %s -o json 2>/dev/null",
+	        TEST_TIMEOUT_TEXT(TEST_SERVICE_SEC));
 	check_has(f, "\"state\":\"RUNNING\"");
 	stand_in_play(f->services, SCRIPTS);
-	sh(f, "bcctl watch " ID " --until PAUSED --timeout 2s");
+	sh(f, "bcctl watch " ID " --until PAUSED --timeout 2s"); /* runs out */
 	check_code(f, EXIT_TIMEOUT);
 }
 
@@ -689,7 +698,7 @@ static void a_snapshot_shows_how_far_it_is(void **state)
 /* What is said into it by a pipe or a file, and what comes out. */
 static void console_says(struct fixture *f, const char *in, const char *from, const char *out)
 {
-	for (unsigned sec = 1; sec <= PATIENCE_MAX_SEC; sec *= 4) {
+	for (unsigned sec = 1; sec <= timeout_sec(); sec *= 4) {
 		sh(f, "%s bcctl console " ID " --linger %us %s", in, sec, from);
 		if (strcmp(f->output.text, out) == 0)
 			break;
@@ -723,13 +732,14 @@ static void a_console_is_left_when_a_text_was_seen(void **state)
 		{ 0 } };
 
 	stand_in_play(f->services, SCRIPTS);
-	sh(f, "bcctl console " ID " --until boot </dev/null");
+	sh(f, "bcctl console " ID " --until boot --timeout %s </dev/null",
+	        TEST_TIMEOUT_TEXT(TEST_SERVICE_SEC));
 	check_code(f, EXIT_OK);
 	assert_string_equal(f->output.text, "boot\n");
-	sh(f, "bcctl console " ID " --until login --timeout 1s </dev/null");
+	sh(f, "bcctl console " ID " --until login --timeout 1s </dev/null"); /* runs out */
 	check_code(f, EXIT_TIMEOUT);
 	/* nothing to say is listening */
-	sh(f, "timeout 2 bcctl console " ID " </dev/null");
+	sh(f, "timeout 2 bcctl console " ID " </dev/null"); /* runs out */
 	check_code(f, 124);
 }
 
@@ -760,7 +770,8 @@ static void a_console_that_is_taken(void **state)
 	check_code(f, EXIT_CONFLICT);
 	assert_string_equal(f->output.text, "bcctl: instance x is not running\n");
 	stand_in_play(f->services, OPEN);
-	sh(f, "bcctl console " ID " --take-over --no-backlog --until boot </dev/null");
+	sh(f, "bcctl console " ID " --take-over --no-backlog --until boot --timeout %s </dev/null",
+	        TEST_TIMEOUT_TEXT(TEST_SERVICE_SEC));
 	check_code(f, EXIT_OK);
 	assert_non_null(strstr(stand_in_heard(f->services, "bc.v1.Converger/Console"), "\"takeOver\":true"));
 	assert_non_null(strstr(stand_in_heard(f->services, "bc.v1.Converger/Console"), "\"noBacklog\":true"));
@@ -782,12 +793,13 @@ static void a_terminal_is_given_back(void **state)
 	        "    os.read(looked, 1)\n"
 	        "    os.execvp('bcctl', ['bcctl', 'console', '" ID "'])\n"
 	        "seen = b''\n"
+	        "patience = int(os.environ['TEST_TIMEOUT_SEC'])\n"
 	        "before = termios.tcgetattr(fd)\n"
 	        "os.write(go, b'x')\n"
 	        "def until(text):\n"
 	        "    global seen\n"
 	        "    while text not in seen:\n"
-	        "        if not select.select([fd], [], [], 20)[0]: sys.exit('no ' + repr(text) + ' in ' + repr(seen))\n"
+	        "        if not select.select([fd], [], [], patience)[0]: sys.exit('no ' + repr(text) + ' in ' + repr(seen))\n"
 	        "        seen += os.read(fd, 4096)\n"
 	        "until(b'boot')\n"
 	        "assert not termios.tcgetattr(fd)[3] & termios.ICANON, 'not raw'\n"
@@ -928,8 +940,9 @@ static void top_stays_on_its_screen(void **state)
 	        "fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack('HHHH', rows, 40, 0, 0))\n"
 	        "os.write(fd, b'go\\n')\n"
 	        "seen = b''\n"
+	        "patience = int(os.environ['TEST_TIMEOUT_SEC'])\n"
 	        "while b'\\x1b[?7h' not in seen:\n"
-	        "    if not select.select([fd], [], [], 20)[0]: sys.exit('only ' + repr(seen))\n"
+	        "    if not select.select([fd], [], [], patience)[0]: sys.exit('only ' + repr(seen))\n"
 	        "    seen += os.read(fd, 4096)\n"
 	        "os.write(fd, b'\\x03')\n"
 	        "os.waitpid(pid, 0)\n"

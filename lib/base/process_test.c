@@ -3,6 +3,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/clock.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -13,11 +14,9 @@
 
 #include <cmocka.h>
 
-static const uint64_t LONG = 60 * USEC_PER_SEC;
-
 static void run(const struct process_options *options, struct process_output *ret)
 {
-	assert_int_equal(process_capture(options, 65536, LONG, ret), 0);
+	assert_int_equal(process_capture(options, 65536, test_timeout_usec(TEST_SERVICE_SEC), ret), 0);
 }
 
 #define ARGV(...) ((const char *const[]){ __VA_ARGS__, NULL })
@@ -152,7 +151,7 @@ static void output_is_bounded_and_the_program_ends_all_the_same(void **state)
 	assert_int_equal(
 	        process_capture(
 	                &(struct process_options){ .argv = SH("head -c 1000000 /dev/zero | tr '\\0' x") },
-	                100, LONG, &out),
+	                100, test_timeout_usec(TEST_SERVICE_SEC), &out),
 	        0);
 	assert_int_equal(out.n_text, 100);
 	assert_int_equal(strlen(out.text), 100);
@@ -188,12 +187,13 @@ static void whoever_waits_can_end_it(void **state)
 	(void)state;
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
 	struct process_options options = { .argv = SH("exit 3"), .cancel_fd = &fds[0] };
-	assert_int_equal(process_capture(&options, 100, LONG, &out), 0);
+	assert_int_equal(process_capture(&options, 100, test_timeout_usec(TEST_SERVICE_SEC), &out), 0);
 	assert_true(WIFEXITED(out.status) && WEXITSTATUS(out.status) == 3);
 	process_output_done(&out);
 	options.argv = SH("sleep 1000 & sleep 1000");
 	(void)close(fds[1]); /* readable for good */
-	assert_int_equal(process_capture(&options, 100, UINT64_MAX, &out), -ECANCELED);
+	assert_int_equal(
+	        process_capture(&options, 100, test_timeout_usec(TEST_SERVICE_SEC), &out), -ECANCELED);
 	(void)close(fds[0]);
 }
 
@@ -224,9 +224,9 @@ static void waiting_times_out_and_then_reaps(void **state)
 	(void)state;
 	assert_int_equal(
 	        process_spawn(&(struct process_options){ .argv = ARGV("sleep", "1000") }, &pid, &pidfd), 0);
-	assert_int_equal(process_wait(pidfd, 1, &status), -ETIMEDOUT);
+	assert_int_equal(process_wait(pidfd, 1, &status), -ETIMEDOUT); /* runs out */
 	assert_int_equal(kill(pid, SIGTERM), 0);
-	assert_int_equal(process_wait(pidfd, UINT64_MAX, &status), 0);
+	assert_int_equal(process_wait(pidfd, test_timeout_usec(TEST_SERVICE_SEC), &status), 0);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 	assert_int_equal(process_wait(pidfd, 0, &status), -ECHILD);
 }

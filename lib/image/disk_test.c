@@ -6,6 +6,7 @@
 #include "lib/base/sandbox_test.h"
 #include "lib/image/qcow2_header.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -28,7 +29,7 @@ static void tool(const char *dir, char *text, size_t size, const char *const arg
 	struct process_options options = { .argv = argv, .cwd = dir };
 	struct process_output output = { 0 };
 
-	assert_int_equal(process_capture(&options, 65536, 100000000, &output), 0);
+	assert_int_equal(process_capture(&options, 65536, test_timeout_usec(TEST_SERVICE_SEC), &output), 0);
 	if (output.status != 0)
 		fail_msg("%s %s: %s", argv[0], argv[1], output.text);
 	if (text)
@@ -134,7 +135,7 @@ static void no_program_runs_and_the_base_is_opened_read_only(void **state)
 	struct process_options options = { .argv = argv, .env = envs, .cwd = *state };
 	struct process_output output = { 0 };
 
-	assert_int_equal(process_capture(&options, 2 << 20, 100000000, &output), 0);
+	assert_int_equal(process_capture(&options, 2 << 20, test_timeout_usec(TEST_SERVICE_SEC), &output), 0);
 	assert_int_equal(output.status, 0);
 	(void)snprintf(env, sizeof(env), "%s/base\"", (const char *)*state);
 	const char *opened = strstr(output.text, env);
@@ -256,7 +257,7 @@ static void layer_make(void **state)
 static int layer_commit(void **state, const int *cancel_fd, struct err *err)
 {
 	return disk_commit_layer(SANDBOX_PATH(state, "layer"), SANDBOX_PATH(state, "disk"),
-	        BASE(state, "base", IMAGE_RAW), 100 * USEC_PER_SEC, cancel_fd, err);
+	        BASE(state, "base", IMAGE_RAW), test_timeout_usec(TEST_SERVICE_SEC), cancel_fd, err);
 }
 
 static void a_layer_is_committed_to_the_disk_below_it(void **state)
@@ -343,7 +344,7 @@ static void qcow2_is_converted_to_a_raw_disk(void **state)
 	TOOL(state, "qemu-io", "-f", "qcow2", "-c", "write -P 7 0 64k", "-c", "write -P 8 99M 1M", "base");
 	assert_int_equal(stat(SANDBOX_PATH(state, "base"), &before), 0);
 	assert_int_equal(disk_create_converted(SANDBOX_PATH(state, "disk"), BASE(state, "base", IMAGE_QCOW2),
-	                         GIB, FILE_PERM(0640), 60000000, NULL),
+	                         GIB, FILE_PERM(0640), test_timeout_usec(TEST_SERVICE_SEC), NULL),
 	        0);
 	TOOL(state, "qemu-io", "-f", "raw", "-c", "read -P 7 0 64k", "-c", "read -P 8 99M 1M", "-c",
 	        "read -P 0 100M 1M", "disk");
@@ -358,14 +359,14 @@ static void qcow2_is_converted_to_a_raw_disk(void **state)
 	TOOL(state, "qemu-img", "create", "-q", "-f", "qcow2", "-u", "-b", "/etc/passwd", "-F", "raw",
 	        "backed", "1M");
 	assert_int_equal(disk_create_converted(SANDBOX_PATH(state, "two"), BASE(state, "backed", IMAGE_QCOW2),
-	                         0, FILE_PERM(0600), 60000000, &err),
+	                         0, FILE_PERM(0600), test_timeout_usec(TEST_SERVICE_SEC), &err),
 	        -EINVAL);
 	assert_non_null(strstr(err.text, "backing file"));
 	assert_int_equal(disk_create_converted(SANDBOX_PATH(state, "two"), BASE(state, "base", IMAGE_QCOW2),
 	                         0, FILE_PERM(0600), 1, NULL),
 	        -ETIMEDOUT);
 	assert_int_equal(disk_create_converted(SANDBOX_PATH(state, "two"), BASE(state, "base", IMAGE_RAW), 0,
-	                         FILE_PERM(0600), 60000000, NULL),
+	                         FILE_PERM(0600), test_timeout_usec(TEST_SERVICE_SEC), NULL),
 	        -EINVAL);
 	assert_int_equal(sandbox_n_entries(*state), 3);
 }

@@ -5,6 +5,7 @@
 #include "lib/base/process.h"
 #include "lib/base/sandbox_test.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <dirent.h>
 #include <endian.h>
@@ -317,7 +318,7 @@ static void qemu_img(const char *dir, const char *const argv[])
 	struct process_options options = { .argv = argv, .cwd = dir };
 	struct process_output output = { 0 };
 
-	assert_int_equal(process_capture(&options, 4096, 60000000, &output), 0);
+	assert_int_equal(process_capture(&options, 4096, test_timeout_usec(TEST_SERVICE_SEC), &output), 0);
 	if (output.status != 0)
 		fail_msg("qemu-img %s: %s", argv[1], output.text);
 	process_output_done(&output);

@@ -134,7 +134,7 @@ static void *post_after_a_while(void *userdata)
 	struct posted *posted = userdata;
 	struct timespec pause = { .tv_nsec = 100000000 };
 
-	(void)nanosleep(&pause, NULL); /* the loop has to be asleep for longer than the timer */
+	(void)nanosleep(&pause, NULL); /* runs out: the loop has to be asleep for longer than the timer */
 	loop_post(posted->loop, &posted->tag);
 	return NULL;
 }

@@ -5,6 +5,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/process.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -94,7 +95,7 @@ static int stranger_run(const char *path)
 		return 77;
 	/* not a byte comes before the end */
 	CLEANUP_CLOSE int fd = echo_world_connect(&w);
-	struct timeval patience = { .tv_sec = 100 };
+	struct timeval patience = { .tv_sec = (time_t)(test_timeout_usec(TEST_SERVICE_SEC) / USEC_PER_SEC) };
 	char byte;
 	if (fcntl(fd, F_SETFL, 0) < 0 ||
 	        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0)
@@ -105,7 +106,8 @@ static int stranger_run(const char *path)
 		return 4;
 	if (loop_new(&w.loop) < 0 || rpc_channel_new_unix(w.loop, path, &w.channel) < 0)
 		return 5;
-	int r = rpc_call_sync(w.loop, w.channel, ECHO(unary), &m.base, 100 * USEC_PER_SEC, &reply, &w.status);
+	int r = rpc_call_sync(w.loop, w.channel, ECHO(unary), &m.base, test_timeout_usec(TEST_SERVICE_SEC),
+	        &reply, &w.status);
 	(void)printf("%d %s\n", r == rpc_errno_from_code(GRPC_STATUS_UNAVAILABLE), w.status.message);
 	rpc_channel_free(w.channel);
 	loop_free(w.loop);

@@ -6,6 +6,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/clock.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,6 @@
 #include <sys/stat.h>
 
 #define ECHO(member) RPC_METHOD(Bc__Test__Echo_Service, bc__test__echo__descriptor, member)
-enum { TIMEOUT_USEC = 20 * 1000 * 1000 };
 
 struct fixture {
 	char dir[32], path[48];
@@ -108,7 +108,7 @@ static void unary_echoes(void **state)
 	m.count = 42;
 	m.text = (char *)"grüezi";
 	for (int i = 0; i < 100; i++) {
-		assert_int_equal(unary(f, &m, TIMEOUT_USEC, &reply), 0);
+		assert_int_equal(unary(f, &m, test_timeout_usec(TEST_SERVICE_SEC), &reply), 0);
 		assert_int_equal(reply->count, 42);
 		assert_string_equal(reply->text, "grüezi");
 		bc__test__echo_message__free_unpacked(reply, NULL);
@@ -124,7 +124,7 @@ static void failure_keeps_code_and_words(void **state)
 	m.behaviour = BC__TEST__ECHO_MESSAGE__BEHAVIOUR__FAIL;
 	m.code = GRPC_STATUS_ALREADY_EXISTS;
 	m.text = (char *)"port 80 is held by 'x': choose another";
-	assert_int_equal(unary(f, &m, TIMEOUT_USEC, &reply), -EEXIST);
+	assert_int_equal(unary(f, &m, test_timeout_usec(TEST_SERVICE_SEC), &reply), -EEXIST);
 	assert_int_equal(f->status.code, GRPC_STATUS_ALREADY_EXISTS);
 	assert_string_equal(f->status.message, m.text);
 }
@@ -134,8 +134,18 @@ static void echo_once(struct fixture *f)
 	Bc__Test__EchoMessage m = BC__TEST__ECHO_MESSAGE__INIT;
 	Bc__Test__EchoMessage *reply = NULL;
 
-	assert_int_equal(unary(f, &m, TIMEOUT_USEC, &reply), 0);
+	assert_int_equal(unary(f, &m, test_timeout_usec(TEST_SERVICE_SEC), &reply), 0);
 	bc__test__echo_message__free_unpacked(reply, NULL);
+}
+
+static void no_call_is_live(struct fixture *f)
+{
+	uint64_t until_usec = clock_monotonic_usec() + test_timeout_usec(TEST_SERVICE_SEC);
+
+	while (rpc_server_live_calls(f->server) > 0) {
+		assert_true(clock_monotonic_usec() < until_usec);
+		echo_once(f);
+	}
 }
 
 static void deadline_cancels_the_handler(void **state)
@@ -147,12 +157,11 @@ static void deadline_cancels_the_handler(void **state)
 	m.behaviour = BC__TEST__ECHO_MESSAGE__BEHAVIOUR__HANG;
 	/* A call that was over before the server had read it has no handler to cancel. */
 	for (uint64_t usec = 20000; f->echo.n_hung == 0; usec *= 2) {
+		assert_true(usec < test_timeout_usec(TEST_SERVICE_SEC));
 		assert_int_equal(unary(f, &m, usec, &reply), -ETIMEDOUT);
 		echo_once(f);
 	}
-	for (int i = 0; i < 1000 && rpc_server_live_calls(f->server) > 0; i++)
-		echo_once(f);
-	assert_int_equal(rpc_server_live_calls(f->server), 0);
+	no_call_is_live(f);
 	assert_int_equal(f->echo.n_cancelled, f->echo.n_hung);
 }
 
@@ -163,7 +172,7 @@ static void absent_is_told_from_refused(void **state)
 	Bc__Test__EchoMessage *reply = NULL;
 
 	server_stop(f, 0);
-	assert_int_equal(unary(f, &m, TIMEOUT_USEC, &reply), -EAGAIN);
+	assert_int_equal(unary(f, &m, test_timeout_usec(TEST_SERVICE_SEC), &reply), -EAGAIN);
 	assert_int_equal(f->status.errno_hint, -ENOENT);
 	assert_true(rpc_status_absent(&f->status));
 	assert_non_null(strstr(f->status.message, f->path));
@@ -176,12 +185,12 @@ static void client_finds_a_restarted_server(void **state)
 	Bc__Test__EchoMessage *reply = NULL;
 
 	for (int i = 0; i < 5; i++) {
-		assert_int_equal(unary(f, &m, TIMEOUT_USEC, &reply), 0);
+		assert_int_equal(unary(f, &m, test_timeout_usec(TEST_SERVICE_SEC), &reply), 0);
 		bc__test__echo_message__free_unpacked(reply, NULL);
 		server_stop(f, 0);
 		server_make(f);
 	}
-	int r = unary(f, &m, TIMEOUT_USEC, &reply);
+	int r = unary(f, &m, test_timeout_usec(TEST_SERVICE_SEC), &reply);
 	assert_int_equal(r, 0);
 	bc__test__echo_message__free_unpacked(reply, NULL);
 }
@@ -226,8 +235,8 @@ static void server_stream_arrives_whole(void **state)
 	Bc__Test__EchoMessage m = BC__TEST__ECHO_MESSAGE__INIT;
 
 	m.count = 5000;
-	struct rpc_request *s =
-	        rpc_stream(f->channel, ECHO(down), &m.base, TIMEOUT_USEC, &stream_handlers, f);
+	struct rpc_request *s = rpc_stream(
+	        f->channel, ECHO(down), &m.base, test_timeout_usec(TEST_SERVICE_SEC), &stream_handlers, f);
 	rpc_request_read(s);
 	assert_int_equal(loop_run(f->loop), 0);
 	assert_int_equal(f->status.code, GRPC_STATUS_OK);
@@ -239,7 +248,8 @@ static void bidi_stream_echoes_in_order(void **state)
 	struct fixture *f = *state;
 
 	f->n_to_send = 5000;
-	struct rpc_request *s = rpc_stream(f->channel, ECHO(both), NULL, TIMEOUT_USEC, &stream_handlers, f);
+	struct rpc_request *s = rpc_stream(
+	        f->channel, ECHO(both), NULL, test_timeout_usec(TEST_SERVICE_SEC), &stream_handlers, f);
 	rpc_request_read(s);
 	on_stream_writable(s, f);
 	assert_int_equal(loop_run(f->loop), 0);
@@ -253,7 +263,8 @@ static void client_stream_is_answered_once(void **state)
 
 	f->n_to_send = 300;
 	struct rpc_stream_handlers h = { on_stream_message, on_stream_writable, on_stream_end };
-	struct rpc_request *s = rpc_stream(f->channel, ECHO(up), NULL, TIMEOUT_USEC, &h, f);
+	struct rpc_request *s =
+	        rpc_stream(f->channel, ECHO(up), NULL, test_timeout_usec(TEST_SERVICE_SEC), &h, f);
 	f->n_messages = 300; /* the one reply carries the count */
 	rpc_request_read(s);
 	on_stream_writable(s, f);
@@ -270,16 +281,14 @@ static void vanished_reader_is_noticed(void **state)
 	m.behaviour = BC__TEST__ECHO_MESSAGE__BEHAVIOUR__HANG; /* nothing to send, ever */
 	for (int i = 0; i < 100; i++) {
 		f->ended = false;
-		struct rpc_request *s =
-		        rpc_stream(f->channel, ECHO(down), &m.base, TIMEOUT_USEC, &stream_handlers, f);
+		struct rpc_request *s = rpc_stream(f->channel, ECHO(down), &m.base,
+		        test_timeout_usec(TEST_SERVICE_SEC), &stream_handlers, f);
 		rpc_cancel(s);
 		while (!f->ended)
 			assert_int_equal(loop_run(f->loop), 0);
 		assert_int_equal(f->status.code, GRPC_STATUS_CANCELLED);
 	}
-	for (int i = 0; i < 1000 && rpc_server_live_calls(f->server) > 0; i++)
-		echo_once(f);
-	assert_int_equal(rpc_server_live_calls(f->server), 0);
+	no_call_is_live(f);
 }
 
 static void drain_ends_streams_after_the_grace(void **state)
@@ -289,11 +298,13 @@ static void drain_ends_streams_after_the_grace(void **state)
 
 	m.behaviour = BC__TEST__ECHO_MESSAGE__BEHAVIOUR__HANG;
 	m.count = 1;
-	struct rpc_request *s =
-	        rpc_stream(f->channel, ECHO(down), &m.base, TIMEOUT_USEC, &stream_handlers, f);
+	struct rpc_request *s = rpc_stream(
+	        f->channel, ECHO(down), &m.base, test_timeout_usec(TEST_SERVICE_SEC), &stream_handlers, f);
 	rpc_request_read(s);
-	while (f->n_messages == 0)
+	while (f->n_messages == 0) {
+		assert_false(f->ended);
 		echo_once(f);
+	}
 	server_stop(f, 10000);
 	while (!f->ended)
 		assert_int_equal(loop_run(f->loop), 0);
@@ -329,13 +340,15 @@ static void health_answers(void **state)
 	ProtobufCMessage *reply = NULL;
 
 	m.service = (char *)"bc.test.Echo";
-	assert_int_equal(
-	        rpc_call_sync(f->loop, f->channel, check, &m.base, TIMEOUT_USEC, &reply, &f->status), 0);
+	assert_int_equal(rpc_call_sync(f->loop, f->channel, check, &m.base,
+	                         test_timeout_usec(TEST_SERVICE_SEC), &reply, &f->status),
+	        0);
 	assert_int_equal(((Grpc__Health__V1__HealthCheckResponse *)reply)->status,
 	        GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING);
 	protobuf_c_message_free_unpacked(reply, NULL);
 	m.service = (char *)"no.such.Service";
-	assert_int_equal(rpc_call_sync(f->loop, f->channel, check, &m.base, TIMEOUT_USEC, &reply, &f->status),
+	assert_int_equal(rpc_call_sync(f->loop, f->channel, check, &m.base,
+	                         test_timeout_usec(TEST_SERVICE_SEC), &reply, &f->status),
 	        -ENOENT);
 }
 
@@ -356,11 +369,11 @@ static void a_loop_that_somebody_ends_cancels_the_sync_call(void **state)
 	m.behaviour = BC__TEST__ECHO_MESSAGE__BEHAVIOUR__HANG;
 	assert_true(sd_event_add_time_relative(
 	                    loop_event(f->loop), &timer, CLOCK_MONOTONIC, 1000, 1, on_somebody_else, f) >= 0);
-	assert_int_equal(unary(f, &m, TIMEOUT_USEC, &reply), -ECANCELED);
+	assert_int_equal(unary(f, &m, test_timeout_usec(TEST_SERVICE_SEC), &reply), -ECANCELED);
 	assert_null(reply);
 	sd_event_source_disable_unref(timer);
 	m.behaviour = BC__TEST__ECHO_MESSAGE__BEHAVIOUR__ECHO;
-	assert_int_equal(unary(f, &m, TIMEOUT_USEC, &reply), 0);
+	assert_int_equal(unary(f, &m, test_timeout_usec(TEST_SERVICE_SEC), &reply), 0);
 	bc__test__echo_message__free_unpacked(reply, NULL);
 }
 

@@ -8,6 +8,7 @@
 #include "lib/base/process.h"
 #include "lib/rpc/intake.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include <grpc/grpc_posix.h>
 #include <grpc/grpc_security.h>
 #include <malloc.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -124,7 +126,9 @@ static grpc_status_code raw_unary(
 	        grpc_channel_create_from_fd("raw", echo_world_connect(w), credentials, &channel_args);
 	grpc_call *call = grpc_channel_create_call(channel, NULL, GRPC_PROPAGATE_DEFAULTS,
 	        loop_queue(w->loop), grpc_slice_from_static_string("/bc.test.Echo/Unary"), NULL,
-	        gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+	        gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+	                gpr_time_from_micros((int64_t)test_timeout_usec(TEST_SERVICE_SEC), GPR_TIMESPAN)),
+	        NULL);
 	grpc_slice slice = grpc_slice_from_copied_buffer((const char *)bytes->bytes, bytes->n);
 	grpc_byte_buffer *out = grpc_raw_byte_buffer_create(&slice, 1);
 	grpc_byte_buffer *in = NULL;
@@ -507,7 +511,7 @@ static void storm_unary(struct storm *s)
 	static const Bc__Test__EchoMessage m = BC__TEST__ECHO_MESSAGE__INIT;
 
 	s->n_unaries++;
-	rpc_unary(s->channel, ECHO(unary), &m.base, 300 * USEC_PER_SEC, on_storm_reply, s);
+	rpc_unary(s->channel, ECHO(unary), &m.base, test_timeout_usec(TEST_SERVICE_SEC), on_storm_reply, s);
 }
 
 static void on_storm_message(struct rpc_request *stream, const ProtobufCMessage *message, void *userdata)
@@ -575,6 +579,9 @@ static void storm_round(const char *dir, unsigned round)
 	                         &pid, &pidfd),
 	        0);
 	(void)close(out[1]);
+	assert_int_equal(poll(&(struct pollfd){ .fd = out[0], .events = POLLIN }, 1,
+	                         test_timeout_msec(TEST_SERVICE_SEC)),
+	        1);
 	assert_int_equal(read(out[0], line, 6), 6);
 	assert_int_equal(loop_new(&s.loop), 0);
 	assert_int_equal(rpc_channel_new_unix(s.loop, path, &s.channel), 0);
@@ -584,7 +591,7 @@ static void storm_round(const char *dir, unsigned round)
 	                    (1 + round * 7 % 50) * USEC_PER_MSEC, 1, on_storm_full, &pid) >= 0);
 	assert_int_equal(loop_run(s.loop), 0);
 	assert_true(s.n_answered >= STORM_UNARIES);
-	assert_int_equal(process_wait(pidfd, UINT64_MAX, &status), 0);
+	assert_int_equal(process_wait(pidfd, test_timeout_usec(TEST_SERVICE_SEC), &status), 0);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
 	sd_event_source_disable_unref(timer);
@@ -633,8 +640,10 @@ static struct starter starter_new(const char *path)
 /* Until it says that it is ready, or has ended without. */
 static bool starter_await(struct starter *s)
 {
+	struct pollfd p = { .fd = s->out, .events = POLLIN };
 	char line[8];
 
+	assert_int_equal(poll(&p, 1, test_timeout_msec(TEST_SERVICE_SEC)), 1);
 	return read(s->out, line, 6) == 6;
 }
 
@@ -644,7 +653,7 @@ static int starter_end(struct starter *s, int signal)
 
 	if (signal)
 		assert_int_equal(kill(s->pid, signal), 0);
-	assert_int_equal(process_wait(s->pidfd, UINT64_MAX, &status), 0);
+	assert_int_equal(process_wait(s->pidfd, test_timeout_usec(TEST_SERVICE_SEC), &status), 0);
 	(void)close(s->pidfd);
 	(void)close(s->out);
 	return status;
@@ -717,7 +726,8 @@ static void load_call(struct load *load)
 	static const Bc__Test__EchoMessage m = BC__TEST__ECHO_MESSAGE__INIT;
 
 	load->n_calls++;
-	rpc_unary(load->w->channel, ECHO(unary), &m.base, 300 * USEC_PER_SEC, on_load_reply, load);
+	rpc_unary(load->w->channel, ECHO(unary), &m.base, test_timeout_usec(TEST_SERVICE_SEC), on_load_reply,
+	        load);
 }
 
 static bool load_over(struct echo_world *w, void *userdata)
@@ -742,7 +752,7 @@ static void programs_started_under_load_run_and_end(void **state)
 
 		assert_int_equal(process_spawn(&options, &pid, &pidfd), 0);
 		echo_world_run_for(w, 1000);
-		assert_int_equal(process_wait(pidfd, UINT64_MAX, &status), 0);
+		assert_int_equal(process_wait(pidfd, test_timeout_usec(TEST_SERVICE_SEC), &status), 0);
 		assert_int_equal(status, 0);
 		(void)close(pidfd);
 	}

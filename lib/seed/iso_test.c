@@ -4,6 +4,7 @@
 #include "lib/base/process.h"
 #include "lib/base/sandbox_test.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,7 +27,8 @@ static void isoinfo(void **state, char *text, size_t size, const char *const arg
 	struct process_options options = { .argv = argv, .cwd = *state };
 	struct process_output output = { 0 };
 
-	assert_int_equal(process_capture(&options, size - 1, 60000000, &output), 0);
+	assert_int_equal(
+	        process_capture(&options, size - 1, test_timeout_usec(TEST_SERVICE_SEC), &output), 0);
 	if (output.status != 0)
 		fail_msg("isoinfo: %s", output.text);
 	(void)snprintf(text, size, "%s", output.text);

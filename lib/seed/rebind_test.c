@@ -3,6 +3,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/sandbox_test.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -104,7 +105,7 @@ static void wait_hears_the_guests_write(void **state)
 
 	disk_make(state, REF, "");
 	assert_int_equal(pthread_create(&guest, NULL, guest_answers, path), 0);
-	assert_int_equal(rebind_disk_wait(path, REF, 60000000, -EBADF, NULL), 0);
+	assert_int_equal(rebind_disk_wait(path, REF, test_timeout_usec(TEST_SERVICE_SEC), -EBADF, NULL), 0);
 	assert_int_equal(pthread_join(guest, NULL), 0);
 	free(path);
 }
@@ -117,12 +118,14 @@ static void wait_ends_in_every_other_way(void **state)
 	disk_make(state, REF, "");
 	assert_int_equal(rebind_disk_wait(SANDBOX_PATH(state, "disk"), REF, 1000, -EBADF, &err), -ETIMEDOUT);
 	assert_non_null(strstr(err.text, "vault:host/17"));
-	assert_int_equal(
-	        rebind_disk_wait(SANDBOX_PATH(state, "disk"), REF, 60000000, cancel, NULL), -ECANCELED);
+	assert_int_equal(rebind_disk_wait(SANDBOX_PATH(state, "disk"), REF,
+	                         test_timeout_usec(TEST_SERVICE_SEC), cancel, NULL),
+	        -ECANCELED);
 	answer_put(SANDBOX_PATH(state, "disk"), "bc-rebind-refused 1\nref=" REF "\nmessage=no keys\n");
 	err = (struct err){ 0 };
-	assert_int_equal(
-	        rebind_disk_wait(SANDBOX_PATH(state, "disk"), REF, 60000000, -EBADF, &err), -EBADMSG);
+	assert_int_equal(rebind_disk_wait(SANDBOX_PATH(state, "disk"), REF,
+	                         test_timeout_usec(TEST_SERVICE_SEC), -EBADF, &err),
+	        -EBADMSG);
 	assert_non_null(strstr(err.text, "no keys"));
 	assert_int_equal(rebind_disk_wait(SANDBOX_PATH(state, "gone"), REF, 1, -EBADF, NULL), -ENOENT);
 }

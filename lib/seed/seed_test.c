@@ -5,6 +5,7 @@
 #include "lib/base/sandbox_test.h"
 #include "lib/seed/iso.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -22,7 +23,7 @@ static void file_is(void **state, const char *name, const char *expected)
 	struct process_options options = { .argv = argv, .cwd = *state };
 	struct process_output output = { 0 };
 
-	assert_int_equal(process_capture(&options, 1 << 20, 60000000, &output), 0);
+	assert_int_equal(process_capture(&options, 1 << 20, test_timeout_usec(TEST_SERVICE_SEC), &output), 0);
 	assert_int_equal(output.status, 0);
 	assert_string_equal(output.text, expected);
 	process_output_done(&output);

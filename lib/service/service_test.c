@@ -9,6 +9,7 @@
 #include "lib/service/audit.h"
 #include "lib/service/service.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -25,7 +26,6 @@
 #include <cmocka.h>
 
 #define RUNTIME(member) RPC_METHOD(Bc__V1__Runtime_Service, bc__v1__runtime__descriptor, member)
-static const uint64_t LONG = 60 * USEC_PER_SEC;
 
 struct fixture {
 	char *dir; /* owned */
@@ -75,7 +75,7 @@ static int teardown(void **state)
 		int status;
 
 		(void)kill(f->pid, SIGKILL);
-		(void)process_wait(f->pidfd, UINT64_MAX, &status);
+		(void)process_wait(f->pidfd, test_timeout_usec(TEST_SERVICE_SEC), &status);
 		(void)close(f->pidfd);
 	}
 	(void)close(f->notify_fd);
@@ -128,7 +128,7 @@ static void notified(struct fixture *f, const char *line)
 	char text[1024];
 
 	for (;;) {
-		if (poll(&p, 1, 60000) != 1)
+		if (poll(&p, 1, test_timeout_msec(TEST_SERVICE_SEC)) != 1)
 			fail_msg("no %s", line);
 		ssize_t n = recv(f->notify_fd, text, sizeof(text) - 1, 0);
 		assert_true(n > 0);
@@ -142,7 +142,7 @@ static int ended(struct fixture *f)
 {
 	int status;
 
-	assert_int_equal(process_wait(f->pidfd, LONG, &status), 0);
+	assert_int_equal(process_wait(f->pidfd, test_timeout_usec(TEST_SERVICE_SEC), &status), 0);
 	(void)close(TAKE_FD(f->pidfd));
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
@@ -150,7 +150,11 @@ static int ended(struct fixture *f)
 /* Reads the log until text is in it, or to its end when text is NULL. */
 static const char *logged(struct fixture *f, const char *text)
 {
+	struct pollfd p = { .fd = f->log_fd, .events = POLLIN };
+
 	while (!text || !strstr(f->log, text)) {
+		if (poll(&p, 1, test_timeout_msec(TEST_SERVICE_SEC)) != 1)
+			fail_msg("no %s in the log:\n%s", text ? text : "end", f->log);
 		ssize_t n = read(f->log_fd, f->log + f->n_log, sizeof(f->log) - 1 - f->n_log);
 
 		if (n <= 0 && text)
@@ -171,7 +175,8 @@ static grpc_status_code call(
 	ProtobufCMessage *answer = NULL;
 
 	assert_int_equal(rpc_channel_new_unix(f->loop, f->socket, &channel), 0);
-	(void)rpc_call_sync(f->loop, channel, method, request, LONG, &answer, &status);
+	(void)rpc_call_sync(
+	        f->loop, channel, method, request, test_timeout_usec(TEST_SERVICE_SEC), &answer, &status);
 	if (answer && answer->descriptor == &bc__v1__describe_reply__descriptor)
 		(void)snprintf(ret_text, 64, "%s", ((Bc__V1__DescribeReply *)answer)->version);
 	if (answer)
@@ -191,7 +196,9 @@ static void run(const char *const *argv, int status, const char *said)
 {
 	struct process_output out;
 
-	assert_int_equal(process_capture(&(struct process_options){ .argv = argv }, 65536, LONG, &out), 0);
+	assert_int_equal(process_capture(&(struct process_options){ .argv = argv }, 65536,
+	                         test_timeout_usec(TEST_SERVICE_SEC), &out),
+	        0);
 	if (!WIFEXITED(out.status) || WEXITSTATUS(out.status) != status || !strstr(out.text, said))
 		fail_msg("status %#x: %s", out.status, out.text);
 	process_output_done(&out);
@@ -337,9 +344,11 @@ static void calls_that_change_something_are_audited(void **state)
 	/* That was below the level; SIGHUP reads the level again. */
 	configure(f, "[service]\nlog_level=info\n");
 	assert_int_equal(kill(f->pid, SIGHUP), 0);
-	do
+	uint64_t until_usec = clock_monotonic_usec() + test_timeout_usec(TEST_SERVICE_SEC);
+	do {
+		assert_true(clock_monotonic_usec() < until_usec);
 		assert_int_equal(call(f, RUNTIME(remove), &request.base, text), GRPC_STATUS_NOT_FOUND);
-	while (poll(&(struct pollfd){ .fd = f->log_fd, .events = POLLIN }, 1, 0) == 0);
+	} while (poll(&(struct pollfd){ .fd = f->log_fd, .events = POLLIN }, 1, 0) == 0);
 	assert_int_equal(describe(f, text), GRPC_STATUS_OK);
 	assert_int_equal(kill(f->pid, SIGTERM), 0);
 	assert_int_equal(ended(f), 0);
@@ -367,13 +376,14 @@ static void a_refused_connection_is_told_to_both_sides(void **state)
 	start(f, "", -EBADF);
 	notified(f, "READY=1");
 	assert_int_equal(rpc_channel_new_unix(f->loop, f->socket, &first), 0);
-	assert_int_equal(
-	        rpc_call_sync(f->loop, first, RUNTIME(describe), &request.base, LONG, &answer, &status), 0);
+	assert_int_equal(rpc_call_sync(f->loop, first, RUNTIME(describe), &request.base,
+	                         test_timeout_usec(TEST_SERVICE_SEC), &answer, &status),
+	        0);
 	protobuf_c_message_free_unpacked(answer, NULL);
 	assert_int_equal(rpc_channel_new_unix(f->loop, f->socket, &second), 0);
 	for (int i = 0; i < 3; i++) {
-		(void)rpc_call_sync(
-		        f->loop, second, RUNTIME(describe), &request.base, LONG, &answer, &status);
+		(void)rpc_call_sync(f->loop, second, RUNTIME(describe), &request.base,
+		        test_timeout_usec(TEST_SERVICE_SEC), &answer, &status);
 		assert_int_equal(status.code, GRPC_STATUS_UNAVAILABLE);
 		assert_non_null(strstr(status.message, "max_connections are taken"));
 	}
@@ -445,8 +455,9 @@ static void an_idle_client_does_not_hold_it(void **state)
 	start(f, "", -EBADF);
 	notified(f, "READY=1");
 	assert_int_equal(rpc_channel_new_unix(f->loop, f->socket, &channel), 0);
-	assert_int_equal(
-	        rpc_call_sync(f->loop, channel, RUNTIME(describe), &request.base, LONG, &answer, &status), 0);
+	assert_int_equal(rpc_call_sync(f->loop, channel, RUNTIME(describe), &request.base,
+	                         test_timeout_usec(TEST_SERVICE_SEC), &answer, &status),
+	        0);
 	protobuf_c_message_free_unpacked(answer, NULL);
 	/* The connection stands and nobody looks at it: this loop does not run. */
 	assert_int_equal(kill(f->pid, SIGTERM), 0);

@@ -4,6 +4,7 @@
 #include "lib/base/process.h"
 #include "lib/base/sandbox_test.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -28,7 +29,7 @@ static void tool(void **state, char *text, size_t size, const char *const argv[]
 	struct process_options options = { .argv = argv, .cwd = *state };
 	struct process_output output = { 0 };
 
-	assert_int_equal(process_capture(&options, 65536, 100000000, &output), 0);
+	assert_int_equal(process_capture(&options, 65536, test_timeout_usec(TEST_SERVICE_SEC), &output), 0);
 	if (output.status != 0)
 		fail_msg("%s %s: %s", argv[0], argv[1], output.text);
 	if (text)

@@ -3,6 +3,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/vfio/sysfs_tree_test.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 static void the_text_is_written(void **state)
 {
@@ -10,13 +11,17 @@ static void the_text_is_written(void **state)
 	struct err err = { 0 };
 
 	tree_write(*state, "unbind", "");
-	assert_int_equal(sysfs_write(SANDBOX_PATH(state, "unbind"), "0000:01:00.0", 60000000, NULL), 0);
+	assert_int_equal(sysfs_write(SANDBOX_PATH(state, "unbind"), "0000:01:00.0",
+	                         test_timeout_usec(TEST_SERVICE_SEC), NULL),
+	        0);
 	CLEANUP_CLOSE int fd = open(SANDBOX_PATH(state, "unbind"), O_RDONLY | O_CLOEXEC);
 	assert_int_equal(read(fd, text, sizeof(text) - 1), 12);
 	assert_string_equal(text, "0000:01:00.0");
-	assert_int_equal(sysfs_write(SANDBOX_PATH(state, "gone"), "x", 60000000, &err), -ENOENT);
+	assert_int_equal(
+	        sysfs_write(SANDBOX_PATH(state, "gone"), "x", test_timeout_usec(TEST_SERVICE_SEC), &err),
+	        -ENOENT);
 	assert_non_null(strstr(err.text, "/gone'"));
-	assert_int_equal(sysfs_write("/dev/full", "x", 60000000, NULL), -ENOSPC);
+	assert_int_equal(sysfs_write("/dev/full", "x", test_timeout_usec(TEST_SERVICE_SEC), NULL), -ENOSPC);
 }
 
 /* A FIFO nobody reads: the open waits as an unbind of a busy device does. */
@@ -32,7 +37,8 @@ static void a_hanging_write_is_abandoned_and_others_go_on(void **state)
 	assert_non_null(strstr(err.text, "'hang'"));
 	assert_non_null(strstr(err.text, "/busy'"));
 	assert_non_null(strstr(err.text, "20 ms"));
-	assert_int_equal(sysfs_write(SANDBOX_PATH(state, "free"), "x", 60000000, NULL), 0);
+	assert_int_equal(
+	        sysfs_write(SANDBOX_PATH(state, "free"), "x", test_timeout_usec(TEST_SERVICE_SEC), NULL), 0);
 	/* Let go at last, the abandoned write happens, and its thread ends. */
 	CLEANUP_CLOSE int fd = open(busy, O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);

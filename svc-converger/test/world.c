@@ -8,6 +8,7 @@
 #include "svc-converger/edge.h"
 #include "svc-converger/instance_status.h"
 #include "svc-converger/runtimes.h"
+#include "tests/harness/timeout.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -241,9 +242,9 @@ void world_tick(struct world *world, struct world_wait *wait, const char *what, 
 {
 	uint64_t now_usec = clock_monotonic_usec();
 
-	if (!wait->begun_usec)
-		wait->begun_usec = now_usec;
-	if (now_usec - wait->begun_usec > WORLD_PATIENCE_SEC * USEC_PER_SEC) {
+	if (!wait->until_usec)
+		wait->until_usec = now_usec + test_timeout_usec(TEST_SERVICE_SEC);
+	if (now_usec > wait->until_usec) {
 		print_error("%s:%d: never came true: %s\nthe runtime was asked: %s\n", file, line, what,
 		        world->runtime->log);
 		_fail(file, line);
@@ -253,9 +254,13 @@ void world_tick(struct world *world, struct world_wait *wait, const char *what, 
 
 void world_settle(struct world *world)
 {
+	uint64_t until_usec = clock_monotonic_usec() + test_timeout_usec(TEST_SERVICE_SEC);
+
 	for (int calm = 0; calm < 30;) {
 		struct converger *c = world->converger;
 
+		if (clock_monotonic_usec() > until_usec)
+			fail_msg("it never settles; the runtime was asked: %s", world->runtime->log);
 		run_briefly(world, USEC_PER_MSEC);
 		calm = c->n_operations || c->dirty.first || c->pass_is_posted ||
 		                balloons_are_busy(c->balloons)

@@ -1,5 +1,5 @@
 /* A converger in a private directory with a stub runtime and a stub netd beside it, all on one loop; and words to
- * write specs and expectations in. Every wait has an end: what does not happen in WORLD_PATIENCE fails the test. */
+ * write specs and expectations in. What is waited for and does not happen fails the test. */
 #pragma once
 
 #include "svc-converger/converger.h"
@@ -10,12 +10,7 @@
 
 #include "bc/v1/status.pb-c.h"
 
-enum {
-	WORLD_PATIENCE_SEC = 60,
-	WORLD_INSTANCES_MAX = 16,
-	WORLD_RUNTIMES_MAX = 4,
-	WORLD_MEMORY_MIB = 1 << 16
-};
+enum { WORLD_INSTANCES_MAX = 16, WORLD_RUNTIMES_MAX = 4, WORLD_MEMORY_MIB = 1 << 16 };
 
 struct world {
 	struct loop *loop;
@@ -111,7 +106,7 @@ void world_volume(struct world *world, const char *id, uint64_t mib);
 #define STATE(name) BC__V1__INSTANCE_SPEC__DESIRED_STATE__##name
 #define DOMAIN(name) BC__V1__DOMAIN__STATE__##name
 struct world_wait {
-	uint64_t begun_usec;
+	uint64_t until_usec;
 };
 void world_tick(struct world *world, struct world_wait *wait, const char *what, const char *file, int line);
 /* Lets everything that can happen happen: until nothing is in flight and nothing is queued for a while. */

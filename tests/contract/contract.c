@@ -7,6 +7,7 @@
 #include "lib/base/sandbox_test.h"
 #include "lib/base/sha256.h"
 #include "lib/rpc/message.h"
+#include "tests/harness/timeout.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -22,6 +23,11 @@
 #include <cmocka.h>
 
 #define MIB (UINT64_C(1) << 20)
+
+uint64_t contract_timeout_usec(void)
+{
+	return test_timeout_usec(TEST_GUEST_SEC);
+}
 
 /* --- the service --- */
 
@@ -43,7 +49,7 @@ static void ready_wait(struct contract *c)
 	char text[1024];
 
 	for (;;) {
-		assert_true(poll(p, 2, 120000) > 0);
+		assert_true(poll(p, 2, test_timeout_msec(TEST_GUEST_SEC)) > 0);
 		if (!p[0].revents)
 			fail_msg("the service ended before it was ready");
 		ssize_t n = recv(c->notify_fd, text, sizeof(text) - 1, 0);
@@ -77,9 +83,9 @@ static int service_wait(struct contract *c)
 		{ .fd = c->pidfd, .events = POLLIN } };
 	int status;
 
-	while (poll(p, 2, 120000) > 0 && p[0].revents)
+	while (poll(p, 2, test_timeout_msec(TEST_GUEST_SEC)) > 0 && p[0].revents)
 		notify_drain(c);
-	assert_int_equal(process_wait(c->pidfd, CONTRACT_TIMEOUT_USEC, &status), 0);
+	assert_int_equal(process_wait(c->pidfd, contract_timeout_usec(), &status), 0);
 	(void)close(TAKE_FD(c->pidfd));
 	return status;
 }
@@ -102,16 +108,29 @@ static int on_ended(sd_event_source *source, int fd, uint32_t revents, void *use
 	return 0;
 }
 
-static int on_never_ended(sd_event_source *source, uint64_t usec, void *userdata)
+static int on_late(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	(void)source;
 	(void)usec;
-	fail_msg("pid %d does not end", ((struct contract *)userdata)->pid);
+	fail_msg("pid %d does not say what is waited for", ((struct contract *)userdata)->pid);
 	return 0;
 }
 
-static bool has_ended(const struct contract *c)
+/* Runs the loop until it holds: whatever else is under way ends the loop, too. */
+static void run_until(struct contract *c, bool (*holds)(const void *userdata), const void *userdata)
 {
+	sd_event_source *late = NULL;
+
+	assert_true(sd_event_add_time_relative(loop_event(c->loop), &late, CLOCK_MONOTONIC,
+	                    contract_timeout_usec(), 0, on_late, c) >= 0);
+	while (!holds(userdata))
+		assert_int_equal(loop_run(c->loop), 0);
+	sd_event_source_disable_unref(late);
+}
+
+static bool has_ended(const void *userdata)
+{
+	const struct contract *c = userdata;
 	struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
 
 	return poll(&p, 1, 0) > 0;
@@ -122,17 +141,13 @@ static bool has_ended(const struct contract *c)
 static void answers_read(struct contract *c)
 {
 	sd_event *event = loop_event(c->loop);
-	sd_event_source *notify = NULL, *end = NULL, *late = NULL;
+	sd_event_source *notify = NULL, *end = NULL;
 
 	assert_true(sd_event_add_io(event, &notify, c->notify_fd, EPOLLIN, on_notify, c) >= 0);
 	assert_true(sd_event_add_io(event, &end, c->pidfd, EPOLLIN, on_ended, c) >= 0);
-	assert_true(sd_event_add_time_relative(
-	                    event, &late, CLOCK_MONOTONIC, CONTRACT_TIMEOUT_USEC, 0, on_never_ended, c) >= 0);
-	while (!has_ended(c)) /* an answer ends the loop, too */
-		assert_int_equal(loop_run(c->loop), 0);
+	run_until(c, has_ended, c);
 	notify = sd_event_source_disable_unref(notify);
 	end = sd_event_source_disable_unref(end);
-	late = sd_event_source_disable_unref(late);
 }
 
 static void service_spawn(struct contract *c)
@@ -248,11 +263,14 @@ void contract_begin(struct contract *c, struct rpc_method method, const void *re
 	ret->request = rpc_unary(c->channel, method, request, timeout_usec, on_reply, ret);
 }
 
+static bool is_done(const void *userdata)
+{
+	return ((const struct pending *)userdata)->done;
+}
+
 grpc_status_code contract_await(struct pending *pending)
 {
-	/* Streams end the loop too. */
-	while (!pending->done)
-		assert_int_equal(loop_run(pending->c->loop), 0);
+	run_until(pending->c, is_done, pending);
 	return pending->status.code;
 }
 
@@ -277,7 +295,7 @@ void *contract_call(
         struct contract *c, struct rpc_method method, const void *request, struct rpc_status *ret_status)
 {
 	struct rpc_status status;
-	void *answer = contract_call_for(c, method, request, CONTRACT_TIMEOUT_USEC, &status);
+	void *answer = contract_call_for(c, method, request, contract_timeout_usec(), &status);
 
 	if (ret_status)
 		*ret_status = status;
@@ -529,12 +547,18 @@ struct stream *stream_open(struct contract *c, struct rpc_method method, const v
 	return stream;
 }
 
+static bool stream_has_news(const void *userdata)
+{
+	const struct stream *stream = userdata;
+
+	return !stream->request || stream->message;
+}
+
 void *stream_next(struct stream *stream)
 {
 	if (stream->request)
 		rpc_request_read(stream->request);
-	while (stream->request && !stream->message)
-		assert_int_equal(loop_run(stream->c->loop), 0);
+	run_until(stream->c, stream_has_news, stream);
 	return TAKE_PTR(stream->message);
 }
 

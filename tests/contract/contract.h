@@ -13,7 +13,6 @@
 #include <sys/types.h>
 
 enum { CONTRACT_ARGS_MAX = 16 };
-static const uint64_t CONTRACT_TIMEOUT_USEC = 120 * USEC_PER_SEC;
 #define RUNTIME(member) RPC_METHOD(Bc__V1__Runtime_Service, bc__v1__runtime__descriptor, member)
 
 struct contract;
@@ -53,6 +52,9 @@ int contract_teardown(void **state);
 #define CONTRACT_TEST(fn, runtime)                                                                           \
 	cmocka_unit_test_prestate_setup_teardown(                                                            \
 	        fn, contract_setup, contract_teardown, (void *)(uintptr_t)(runtime))
+
+/* Every wait is as long as one for a guest: a runtime may have to boot one. */
+uint64_t contract_timeout_usec(void);
 
 /* --- the service --- */
 

@@ -4,6 +4,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/tap_name.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -247,13 +248,17 @@ static void restored_guest_takes_an_identity(void **state)
 	assert_int_equal(real_rebind(real, request.id, "id/1", "payload", USEC_PER_SEC), -EBUSY); /* off */
 	assert_int_equal(real_run(real, request.id), 0);
 	real_wait_output(real, request.id, "GUEST-READY");
-	assert_int_equal(real_rebind(real, request.id, "id/1", "hostname reborn\n", 60 * USEC_PER_SEC), 0);
+	assert_int_equal(
+	        real_rebind(real, request.id, "id/1", "hostname reborn\n", test_timeout_usec(TEST_GUEST_SEC)),
+	        0);
 	struct domain_entry *entry = real_find(real, request.id);
 	assert_string_equal(entry->look.record.def->rebound_ref, "id/1");
 	real_shell("! ls %s/%s/rebind* 2>/dev/null", real->root.instances, request.id);
 	assert_false(has_device(real, request.id, "vdz"));
 	/* and once more: what was plugged in is gone */
-	assert_int_equal(real_rebind(real, request.id, "id/2", "hostname again\n", 60 * USEC_PER_SEC), 0);
+	assert_int_equal(
+	        real_rebind(real, request.id, "id/2", "hostname again\n", test_timeout_usec(TEST_GUEST_SEC)),
+	        0);
 	/* known after a restart, with another spec, and after a stop */
 	real_restart(real);
 	assert_string_equal(real_find(real, request.id)->look.record.def->rebound_ref, "id/2");
@@ -271,7 +276,8 @@ static void deaf_guest_leaves_no_rebind_disk(void **state)
 
 	real_request_smallest(real, &request);
 	start(real, &request);
-	assert_int_equal(real_rebind(real, request.id, "id/1", "payload", 300 * USEC_PER_MSEC), -ETIMEDOUT);
+	assert_int_equal(real_rebind(real, request.id, "id/1", "payload", 300 * USEC_PER_MSEC),
+	        -ETIMEDOUT); /* runs out */
 	assert_null(real_find(real, request.id)->look.record.def->rebound_ref);
 	assert_int_equal(real_remove(real, request.id), 0);
 	real_shell("[ ! -e %s/%s ]", real->root.instances, request.id);
@@ -379,7 +385,7 @@ static int connect_and_read(uint16_t port, char *buf, size_t size)
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	struct timeval timeout = { .tv_sec = 2 };
+	struct timeval timeout = { .tv_sec = (time_t)(test_timeout_usec(TEST_SERVICE_SEC) / USEC_PER_SEC) };
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 	ssize_t n =
 	        connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -1 : read(fd, buf, size - 1);

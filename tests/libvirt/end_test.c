@@ -37,7 +37,7 @@ static void runs_as(struct contract *c, const char *id, pid_t pid)
 {
 	assert_int_equal(contract_state(c, id), BC__V1__DOMAIN__STATE__RUNNING);
 	assert_int_equal(service_qemu(c, id), pid);
-	assert_int_equal(service_ask_qemu(c, id, CONTRACT_TIMEOUT_USEC).code, GRPC_STATUS_OK);
+	assert_int_equal(service_ask_qemu(c, id, contract_timeout_usec()).code, GRPC_STATUS_OK);
 }
 
 static void a_stop_that_waits_for_its_guest(void **state)
@@ -179,9 +179,12 @@ static void snapshot_whole(struct contract *c, const char *id, const char *path)
 	static const struct snapshot_try whole = { 0 };
 	grpc_status_code code;
 
-	do
+	uint64_t until_usec = clock_monotonic_usec() + contract_timeout_usec();
+
+	do {
+		assert_true(clock_monotonic_usec() < until_usec);
 		code = snapshot_end(c, id, path, &whole, NULL).code;
-	while (code == GRPC_STATUS_UNAVAILABLE);
+	} while (code == GRPC_STATUS_UNAVAILABLE);
 	assert_int_equal(code, GRPC_STATUS_OK);
 	assert_int_equal(unlink(path), 0);
 }

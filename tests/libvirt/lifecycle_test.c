@@ -225,7 +225,7 @@ static void deaf_guest_is_ended_after_its_grace(void **state)
 	real_request_smallest(real, &request);
 	assert_int_equal(real_ensure(real, &request), 0);
 	assert_int_equal(real_run(real, request.id), 0);
-	assert_int_equal(real_stop(real, request.id, 300 * USEC_PER_MSEC), 0);
+	assert_int_equal(real_stop(real, request.id, 300 * USEC_PER_MSEC), 0); /* runs out */
 	assert_int_equal(real_find(real, request.id)->condition.state, DOMAIN_STOPPED);
 	assert_string_equal(real_find(real, request.id)->condition.reason, "");
 	assert_int_equal(real_stop(real, request.id, 0), 0); /* stopped already */

@@ -4,6 +4,7 @@
 #include "lib/base/tap_name.h"
 #include "svc-runtime-libvirt/console.h"
 #include "svc-runtime-libvirt/domain_request.h"
+#include "tests/harness/timeout.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define WAIT_USEC (240 * USEC_PER_SEC)
 
 /* --- waiting --- */
 
@@ -42,7 +41,10 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
 static bool wait_until(struct real *real, bool (*holds)(struct real *real, void *arg), void *arg)
 {
 	uint64_t now = clock_monotonic_usec();
-	struct wait wait = { .real = real, .holds = holds, .arg = arg, .deadline_usec = now + WAIT_USEC };
+	struct wait wait = { .real = real,
+		.holds = holds,
+		.arg = arg,
+		.deadline_usec = now + test_timeout_usec(TEST_GUEST_SEC) };
 	sd_event_source *tick = NULL;
 
 	if (holds(real, arg))
@@ -168,7 +170,8 @@ int real_setup(void **state)
 		.ready_marker = (char *)"GUEST-READY",
 		.complete_marker = (char *)"GUEST-COMPLETE",
 		.vmm_user = (char *)"",
-		.grace_usec = WAIT_USEC / 2, /* a guest that is asked ends by itself, on a busy machine too */
+		.grace_usec = test_timeout_usec(TEST_GUEST_SEC) /
+		        2, /* a guest that is asked ends by itself, on a busy machine too */
 		.jobs = 8,
 		.log_keep_bytes = 64 << 10,
 	};

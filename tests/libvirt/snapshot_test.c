@@ -4,6 +4,7 @@
 #include "lib/image/disk.h"
 #include "lib/snapshot/tar.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -238,7 +239,9 @@ static void memory_moves_with_all_its_devices_and_takes_an_identity(void **state
 	real_wait_output(real, two.id, "second-ping");
 	real_type(real, two.id, "dd if=/dev/vdb of=/dev/null bs=64k && echo volume'-'read\n");
 	real_wait_output(real, two.id, "volume-read");
-	assert_int_equal(real_rebind(real, two.id, "identity/2", "hostname moved\n", UINT64_C(60000000)), 0);
+	assert_int_equal(real_rebind(real, two.id, "identity/2", "hostname moved\n",
+	                         test_timeout_usec(TEST_GUEST_SEC)),
+	        0);
 	assert_string_equal(real_find(real, two.id)->look.record.def->rebound_ref, "identity/2");
 	real_type(real, two.id, "echo i-am'-'$(hostname)\n");
 	real_wait_output(real, two.id, "i-am-moved");

@@ -2,6 +2,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/process.h"
+#include "tests/harness/timeout.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,8 +14,6 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static const uint64_t CALL_TIMEOUT_USEC = 60 * USEC_PER_SEC;
 
 static void die(const char *what)
 {
@@ -68,7 +67,7 @@ void daemon_start(struct daemon *d)
 		.argv = argv, .env = d->env, .fds = fds, .n_fds = d->store_fd >= 0 ? 3 : 2
 	};
 	struct rpc_backoff backoff = { .min_usec = 5000, .max_usec = 50000 };
-	uint64_t until = clock_monotonic_usec() + CALL_TIMEOUT_USEC;
+	uint64_t until = clock_monotonic_usec() + test_timeout_usec(TEST_SERVICE_SEC);
 
 	if (d->notify && d->notify_fd < 0)
 		notify_open(d, notify, sizeof(notify));
@@ -84,8 +83,8 @@ void daemon_start(struct daemon *d)
 		struct rpc_status status = { 0 };
 		ProtobufCMessage *reply = NULL;
 
-		if (rpc_call_sync(d->loop, d->channel, NETD(hello), &hello.base, CALL_TIMEOUT_USEC, &reply,
-		            &status) == 0) {
+		if (rpc_call_sync(d->loop, d->channel, NETD(hello), &hello.base,
+		            test_timeout_usec(TEST_SERVICE_SEC), &reply, &status) == 0) {
 			protobuf_c_message_free_unpacked(reply, NULL);
 			return;
 		}
@@ -95,7 +94,7 @@ void daemon_start(struct daemon *d)
 			die("the daemon does not answer");
 		}
 		/* Nothing tells that a socket is there. */
-		(void)usleep((useconds_t)rpc_backoff_next(&backoff));
+		(void)usleep((useconds_t)rpc_backoff_next(&backoff)); /* runs out */
 	}
 }
 
@@ -106,7 +105,7 @@ void daemon_kill(struct daemon *d, int signal)
 	if (d->pidfd < 0)
 		return;
 	(void)kill(d->pid, signal);
-	if (process_wait(d->pidfd, CALL_TIMEOUT_USEC, &status) < 0)
+	if (process_wait(d->pidfd, test_timeout_usec(TEST_SERVICE_SEC), &status) < 0)
 		die("the daemon does not end");
 	(void)close(d->pidfd);
 	d->pidfd = -EBADF;
@@ -136,7 +135,8 @@ grpc_status_code daemon_call(struct daemon *d, struct rpc_method method, const v
 	*ret_reply = NULL;
 	status = status ?: &own;
 	*status = (struct rpc_status){ 0 };
-	(void)rpc_call_sync(d->loop, d->channel, method, message, CALL_TIMEOUT_USEC, ret_reply, status);
+	(void)rpc_call_sync(
+	        d->loop, d->channel, method, message, test_timeout_usec(TEST_SERVICE_SEC), ret_reply, status);
 	return status->code;
 }
 
@@ -212,8 +212,8 @@ const struct daemon_event *daemon_event(struct daemon *d, Bc__V1__NetdEvent__Typ
 	sd_event_source *timer = NULL;
 	int r = 0;
 
-	if (sd_event_add_time_relative(loop_event(d->loop), &timer, CLOCK_MONOTONIC, CALL_TIMEOUT_USEC, 1000,
-	            on_timeout, d->loop) < 0)
+	if (sd_event_add_time_relative(loop_event(d->loop), &timer, CLOCK_MONOTONIC,
+	            test_timeout_usec(TEST_SERVICE_SEC), 1000, on_timeout, d->loop) < 0)
 		die("no timer");
 	for (;;) {
 		while (d->n_waited_for < d->n_events) {

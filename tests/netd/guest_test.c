@@ -5,8 +5,10 @@
 #include "svc-netd/link.h"
 
 #include "lib/base/cleanup.h"
+#include "lib/base/clock.h"
 #include "lib/base/process.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -30,7 +33,6 @@ enum {
 	MULTI = 1,
 	UNFILTERED = 2,
 	QUEUES = 2,
-	SILENCE_MAX_MSEC = 240000, /* longer than a guest takes for anything, emulated on a busy machine */
 	STREAMS = 4,
 	STREAM_BYTES = 500000,
 };
@@ -95,7 +97,7 @@ static void guest_await(struct guest *guest, const char *what)
 	guest->said[guest->n_said] = 0;
 	while (!strstr(guest->said, what)) {
 		struct pollfd wait = { .fd = guest->out, .events = POLLIN };
-		ssize_t n = poll(&wait, 1, SILENCE_MAX_MSEC) == 1
+		ssize_t n = poll(&wait, 1, test_timeout_msec(TEST_GUEST_SEC)) == 1
 		        ? read(guest->out, guest->said + guest->n_said,
 		                  sizeof(guest->said) - 1 - guest->n_said)
 		        : 0;
@@ -132,6 +134,12 @@ static void guest_run(struct guest *guest, const char *commands)
 {
 	guest_begin(guest, commands);
 	guest_end(guest);
+}
+
+/* As ping takes it. */
+static unsigned guest_sec(void)
+{
+	return (unsigned)(test_timeout_usec(TEST_GUEST_SEC) / USEC_PER_SEC);
 }
 
 /* --- the network --- */
@@ -183,7 +191,7 @@ static int teardown(void **state)
 
 	if (net->guest.pidfd >= 0) {
 		(void)kill(net->guest.pid, SIGKILL);
-		(void)process_wait(net->guest.pidfd, UINT64_MAX, &status);
+		(void)process_wait(net->guest.pidfd, test_timeout_usec(TEST_GUEST_SEC), &status);
 		(void)close(net->guest.pidfd);
 	}
 	(void)close(net->guest.in);
@@ -228,6 +236,20 @@ static int listen_at(const char *address, uint16_t port)
 	return fd;
 }
 
+/* What the guest neither sends nor takes in its time is an error of read() or write(). */
+static int stream_accept(int fd)
+{
+	struct pollfd wait = { .fd = fd, .events = POLLIN };
+	struct timeval limit = { .tv_sec = guest_sec() };
+
+	assert_int_equal(poll(&wait, 1, test_timeout_msec(TEST_GUEST_SEC)), 1);
+	int stream = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(stream >= 0);
+	assert_int_equal(setsockopt(stream, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
+	assert_int_equal(setsockopt(stream, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)), 0);
+	return stream;
+}
+
 static size_t read_all(int fd)
 {
 	char buffer[65536];
@@ -256,9 +278,8 @@ static void streams_flow_both_ways(void **state)
 		        host);
 		guest_begin(&net->guest, commands);
 		for (int n = 0; n < STREAMS; n++) {
-			CLEANUP_CLOSE int stream = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+			CLEANUP_CLOSE int stream = stream_accept(fd);
 
-			assert_true(stream >= 0);
 			assert_int_equal(read_all(stream), STREAM_BYTES);
 		}
 		guest_end(&net->guest);
@@ -266,7 +287,7 @@ static void streams_flow_both_ways(void **state)
 		        commands, sizeof(commands), "echo GOT-$(nc %s 9000 </dev/null | wc -c)-", host);
 		guest_begin(&net->guest, commands);
 		{
-			CLEANUP_CLOSE int stream = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+			CLEANUP_CLOSE int stream = stream_accept(fd);
 
 			for (size_t sent = 0; sent < sizeof(bytes);) {
 				ssize_t n = write(stream, bytes + sent, sizeof(bytes) - sent);
@@ -279,7 +300,7 @@ static void streams_flow_both_ways(void **state)
 		assert_non_null(strstr(net->guest.said, "GOT-500000-"));
 		(void)close(fd);
 		/* Begun by the host. */
-		lan_run("busybox ping -c 3 -W 60 10.0.%u.10 >/dev/null", i);
+		lan_run("busybox ping -c 3 -W %u 10.0.%u.10 >/dev/null", guest_sec(), i);
 	}
 }
 
@@ -360,7 +381,8 @@ static void a_policy_changes_at_once(void **state)
 			        nic_set_filter(net->lan.nics, lan_instance(1), i, &filter, &nic, NULL), 0);
 			nic_free(nic);
 			(void)snprintf(commands, sizeof(commands),
-			        "ping -c 3 -W 2 10.0.%u.1 >/dev/null; echo PINGED-$?-", i);
+			        "ping -c 3 -W %u 10.0.%u.1 >/dev/null; echo PINGED-$?-",
+			        j == 0 ? 2 /* runs out */ : guest_sec(), i);
 			guest_run(&net->guest, commands);
 			assert_non_null(strstr(net->guest.said, j == 0 ? "PINGED-1-" : "PINGED-0-"));
 		}
@@ -373,7 +395,7 @@ static void its_taps_outlive_it(void **state)
 	int status;
 
 	assert_true(write(net->guest.in, "poweroff -f\n", 12) == 12);
-	assert_int_equal(process_wait(net->guest.pidfd, SILENCE_MAX_MSEC * 1000ULL, &status), 0);
+	assert_int_equal(process_wait(net->guest.pidfd, test_timeout_usec(TEST_GUEST_SEC), &status), 0);
 	(void)close(net->guest.pidfd);
 	net->guest.pidfd = -EBADF;
 	for (unsigned i = 0; i < NICS; i++) {

@@ -2,6 +2,7 @@
 
 #include "svc-netd/link.h"
 #include "svc-netd/netlink.h"
+#include "tests/harness/timeout.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,7 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { VNET_HEADER = 10, ARRIVAL_MAX_MSEC = 20000 };
+enum { VNET_HEADER = 10 };
 
 __attribute__((noreturn)) static void die(const char *what)
 {
@@ -99,7 +100,7 @@ static void wait_forwarding(const char *ifname)
 		die("cannot watch interfaces");
 	wait.fd = netlink_fd(monitor);
 	while (!lan_try("bridge link show dev %s | grep -q 'state forwarding'", ifname)) {
-		if (poll(&wait, 1, ARRIVAL_MAX_MSEC) != 1)
+		if (poll(&wait, 1, test_timeout_msec(TEST_SERVICE_SEC)) != 1)
 			die("a port never came up");
 		while (netlink_receive(monitor, on_event, NULL) != -EAGAIN)
 			;
@@ -228,7 +229,7 @@ bool lan_receive(struct port port, struct frame *ret)
 		        ? recvfrom(port.fd, buffer, sizeof(buffer), 0, (struct sockaddr *)&from, &size)
 		        : read(port.fd, buffer, sizeof(buffer));
 
-		if (n < 0 && errno == EAGAIN && poll(&wait, 1, ARRIVAL_MAX_MSEC) == 1)
+		if (n < 0 && errno == EAGAIN && poll(&wait, 1, test_timeout_msec(TEST_SERVICE_SEC)) == 1)
 			continue;
 		if (n < (ssize_t)head)
 			return false;

@@ -8,6 +8,7 @@
 #include "lib/base/cleanup.h"
 #include "lib/base/process.h"
 #include "lib/base/tap_name.h"
+#include "tests/harness/timeout.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -107,8 +108,8 @@ static void command(const char *const *argv)
 	int pidfd, status;
 	pid_t pid;
 
-	if (process_spawn(&options, &pid, &pidfd) < 0 || process_wait(pidfd, 60000000, &status) < 0 ||
-	        status != 0)
+	if (process_spawn(&options, &pid, &pidfd) < 0 ||
+	        process_wait(pidfd, test_timeout_usec(TEST_SERVICE_SEC), &status) < 0 || status != 0)
 		die(argv[0]);
 	(void)close(pidfd);
 }

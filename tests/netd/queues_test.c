@@ -7,6 +7,7 @@
 
 #include "lib/base/cleanup.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -31,7 +32,6 @@ enum {
 	BURST = 200, /* frames sent before all of them are awaited: a queue holds 1,000 */
 	PORT_FIRST = 2000,
 	FLOW_PORTS = 14 + 20, /* where a frame has its ports */
-	SILENCE_MAX_MSEC = 60000,
 };
 
 struct net {
@@ -107,7 +107,7 @@ static int receive_any(struct net *net, int *ret_flow)
 
 		for (int i = 0; i < QUEUES; i++)
 			wait[i] = (struct pollfd){ .fd = net->queues[i].fd, .events = POLLIN };
-		if (poll(wait, QUEUES, SILENCE_MAX_MSEC) <= 0)
+		if (poll(wait, QUEUES, test_timeout_msec(TEST_SERVICE_SEC)) <= 0)
 			fail_msg("a frame was lost");
 		for (int i = 0; i < QUEUES; i++) {
 			struct frame f;

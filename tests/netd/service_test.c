@@ -9,10 +9,12 @@
 #include "lib/base/clock.h"
 #include "lib/base/tap_name.h"
 #include "tests/harness/suite.h"
+#include "tests/harness/timeout.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -845,6 +847,17 @@ static void held_start(struct daemon *d, struct held *held, const char *step, co
 	daemon_start(d);
 }
 
+static void answers_await(struct daemon *d, const int *n_answered, int n)
+{
+	Bc__V1__NetdHelloRequest hello = BC__V1__NETD_HELLO_REQUEST__INIT;
+	uint64_t until_usec = clock_monotonic_usec() + test_timeout_usec(TEST_SERVICE_SEC);
+
+	while (*n_answered < n) {
+		assert_true(clock_monotonic_usec() < until_usec);
+		daemon_expect(d, NETD(hello), &hello, OK, "");
+	}
+}
+
 static void nobody_waits_behind_a_stranger(void **state)
 {
 	struct test *t = *state;
@@ -861,8 +874,7 @@ static void nobody_waits_behind_a_stranger(void **state)
 	assert_int_equal(tap_name(lan_instance(1), 0, name), 0);
 	held_start(d, &held, "master", name);
 	daemon_nic(&n, 1, 0);
-	rpc_unary(
-	        d->channel, NETD(prepare_bridge), &n.request.base, 600 * USEC_PER_SEC, on_reply, &n_answered);
+	rpc_unary(d->channel, NETD(prepare_bridge), &n.request.base, UINT64_MAX, on_reply, &n_answered);
 	/* It is in the middle of it once the other side of the FIFO is there: opening this one waits for
 	 * that. */
 	daemon_expect(d, NETD(hello), &hello, OK, "");
@@ -870,7 +882,7 @@ static void nobody_waits_behind_a_stranger(void **state)
 	assert_true(fd >= 0);
 	/* The same instance's next operation waits its turn; nobody else does, as long as it takes. */
 	remove.instance_id = n.instance_id;
-	rpc_unary(d->channel, NETD(remove_instance), &remove.base, 600 * USEC_PER_SEC, on_reply, &n_answered);
+	rpc_unary(d->channel, NETD(remove_instance), &remove.base, UINT64_MAX, on_reply, &n_answered);
 	until_usec = clock_monotonic_usec() + stall_seconds() * USEC_PER_SEC;
 	for (unsigned i = 2; i < 20 || clock_monotonic_usec() < until_usec; i++) {
 		struct daemon_nic m;
@@ -881,13 +893,12 @@ static void nobody_waits_behind_a_stranger(void **state)
 		daemon_expect(d, NETD(list), &list, OK, "");
 		remove.instance_id = m.instance_id;
 		daemon_expect(d, NETD(remove_instance), &remove, OK, "");
-		if (i >= 20) /* time is what is waited for */
-			(void)usleep(250000);
+		if (i >= 20)
+			(void)usleep(250000); /* runs out: time is what is waited for */
 	}
 	assert_int_equal(n_answered, 0);
 	(void)close(fd);
-	while (n_answered < 2)
-		daemon_expect(d, NETD(hello), &hello, OK, "");
+	answers_await(d, &n_answered, 2);
 	assert_false(exists(name));
 }
 
@@ -908,20 +919,17 @@ static void a_name_waits_for_its_instance(void **state)
 	assert_int_equal(tap_name(lan_instance(1), 0, name), 0);
 	held_start(d, &held, "persist", name);
 	daemon_nic(&n, 1, 0);
-	rpc_unary(
-	        d->channel, NETD(prepare_bridge), &n.request.base, 600 * USEC_PER_SEC, on_reply, &n_answered);
+	rpc_unary(d->channel, NETD(prepare_bridge), &n.request.base, UINT64_MAX, on_reply, &n_answered);
 	daemon_expect(d, NETD(hello), &hello, OK, "");
 	fd = open(held.fifo, O_WRONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
 	remove.interface = name;
-	rpc_unary(
-	        d->channel, NETD(remove_interface), &remove.base, 600 * USEC_PER_SEC, on_reply, &n_answered);
+	rpc_unary(d->channel, NETD(remove_interface), &remove.base, UINT64_MAX, on_reply, &n_answered);
 	for (int i = 0; i < 50; i++)
 		daemon_expect(d, NETD(list), &list, OK, "");
 	assert_int_equal(n_answered, 0);
 	(void)close(fd);
-	while (n_answered < 2)
-		daemon_expect(d, NETD(hello), &hello, OK, "");
+	answers_await(d, &n_answered, 2);
 	assert_int_equal(daemon_call(d, NETD(list), &list, (ProtobufCMessage **)&listed, NULL), OK);
 	assert_int_equal(listed->n_interfaces + listed->n_orphan_rules, 0);
 	protobuf_c_message_free_unpacked(&listed->base, NULL);
@@ -940,6 +948,8 @@ static int stored_fd(struct daemon *d)
 			.msg_iovlen = 1,
 			.msg_control = control,
 			.msg_controllen = sizeof(control) };
+		struct pollfd wait = { .fd = d->notify_fd, .events = POLLIN };
+		assert_int_equal(poll(&wait, 1, test_timeout_msec(TEST_SERVICE_SEC)), 1);
 		ssize_t n = recvmsg(d->notify_fd, &m, MSG_CMSG_CLOEXEC);
 		struct cmsghdr *c;
 
@@ -1189,8 +1199,8 @@ static void killed_in_a_storm(void **state)
 		for (unsigned i = 0; i < ARRAY_SIZE(nics); i++) {
 			daemon_nic(&nics[i], i % 4, i / 4);
 			nics[i].nic.queues = 1 + i % 2;
-			rpc_unary(t->d.channel, NETD(prepare_bridge), &nics[i].request.base, 60000000,
-			        on_any_reply, &storm);
+			rpc_unary(t->d.channel, NETD(prepare_bridge), &nics[i].request.base,
+			        test_timeout_usec(TEST_SERVICE_SEC), on_any_reply, &storm);
 		}
 		while (storm.n_answered < (int)(rand_r(&seed) % ARRAY_SIZE(nics)))
 			daemon_expect(&t->d, NETD(list), &list, OK, "");

@@ -7,12 +7,13 @@
 
 #include <cmocka.h>
 
+/* What is not meant to run out is as long as it may be. */
 static void plugin_prepare(struct contract *c)
 {
 	contract_configure(c,
 	        "[service]\nlog_level=warning\n"
 	        "[plugin]\nid=sample\nsocket=%s/plugin.sock\nexecutable=%s %s/state\n"
-	        "poll=200ms\nstart_timeout=60s\n",
+	        "poll=200ms\ntimeout=10min\nstart_timeout=60s\n",
 	        c->dir, BC_PLUGIN, c->dir);
 }
 

@@ -58,12 +58,13 @@ static size_t calls_with(const struct contract *c, const char *what)
 	return count(calls, what);
 }
 
+/* What is not meant to run out is as long as it may be. */
 static void liar_prepare(struct contract *c)
 {
 	contract_configure(c,
 	        "[service]\nlog_level=error\n"
 	        "[plugin]\nid=liar\nsocket=%s/plugin.sock\nexecutable=%s %s/liar\n"
-	        "poll=50ms\ntimeout=60s\nstart_timeout=60s\n",
+	        "poll=50ms\ntimeout=10min\nstart_timeout=60s\n",
 	        c->dir, BC_LIAR, c->dir);
 }
 
@@ -100,6 +101,7 @@ static void watched(struct stream *watch, const char *id, Bc__V1__Domain__State 
 static struct stream *watch_synced(struct contract *c)
 {
 	Bc__V1__RuntimeWatchRequest request = BC__V1__RUNTIME_WATCH_REQUEST__INIT;
+	uint64_t until_usec = clock_monotonic_usec() + contract_timeout_usec();
 
 	for (;;) {
 		struct stream *watch = stream_open(c, RUNTIME(watch), &request);
@@ -113,7 +115,8 @@ static struct stream *watch_synced(struct contract *c)
 		if (is_synced)
 			return watch;
 		stream_close(watch);
-		(void)usleep(20000); /* as the converger's pauses between tries */
+		assert_true(clock_monotonic_usec() < until_usec);
+		(void)usleep(20000); /* runs out: as the converger's pauses between tries */
 	}
 }
 
@@ -251,11 +254,32 @@ static void an_answer_that_is_none_is_an_error(void **state)
 
 /* --- time --- */
 
+static void set_state_begin(struct contract *c, const char *id, Bc__V1__InstanceSpec__DesiredState state,
+        const char *key, struct pending *ret)
+{
+	Bc__V1__SetStateRequest request = BC__V1__SET_STATE_REQUEST__INIT;
+
+	request.id = (char *)(uintptr_t)id;
+	request.state = state;
+	request.idempotency_key = (char *)(uintptr_t)key;
+	contract_begin(c, RUNTIME(set_state), &request, contract_timeout_usec(), ret);
+}
+
+static grpc_status_code set_state_end(struct pending *pending)
+{
+	grpc_status_code code = contract_await(pending);
+
+	if (pending->answer)
+		protobuf_c_message_free_unpacked(pending->answer, NULL);
+	return code;
+}
+
 static void a_stalled_plugin_is_given_up(void **state)
 {
 	struct contract *c = *state;
 	char stalled[UUID_TEXT_MAX], other[UUID_TEXT_MAX], json[128];
 	Bc__V1__EnsureRequest *request = ensure_new(c, 1);
+	struct pending pending;
 
 	contract_configure(c,
 	        "[plugin]\nid=liar\nsocket=%s/plugin.sock\nexecutable=%s %s/liar\n"
@@ -267,9 +291,18 @@ static void a_stalled_plugin_is_given_up(void **state)
 	bc__v1__domain__free_unpacked(contract_ensure(c, request), NULL);
 	(void)snprintf(json, sizeof(json), "{\"apply\": {\"hold\": \"%s\"}}", stalled);
 	manners(c, json);
-	contract_set_state_is(c, stalled, RUNNING, GRPC_STATUS_DEADLINE_EXCEEDED, "plugin liar");
+	contract_set_state_is(
+	        c, stalled, RUNNING, GRPC_STATUS_DEADLINE_EXCEEDED, "plugin liar"); /* runs out */
+	/* Nobody else waits, for whom there is time enough. */
+	liar_prepare(c);
+	contract_end(c);
+	contract_start(c);
+	set_state_begin(c, stalled, RUNNING, "", &pending);
 	contract_start_instance(c, 2, other);
 	assert_true(contract_remove(c, other));
+	assert_false(pending.done);
+	manners(c, "{}");
+	assert_int_equal(set_state_end(&pending), GRPC_STATUS_OK);
 	assert_true(contract_remove(c, stalled));
 	bc__v1__ensure_request__free_unpacked(request, NULL);
 }
@@ -286,7 +319,7 @@ static void a_stalled_plugin_does_not_hold_up_the_end(void **state)
 
 	contract_configure(c,
 	        "[service]\nlog_level=error\n"
-	        "[plugin]\nid=liar\nsocket=%s/plugin.sock\npoll=50ms\ntimeout=600s\n",
+	        "[plugin]\nid=liar\nsocket=%s/plugin.sock\npoll=50ms\ntimeout=10min\n",
 	        c->dir);
 	contract_end(c);
 	(void)snprintf(dir, sizeof(dir), "%s/liar", c->dir);
@@ -316,30 +349,10 @@ static void a_stalled_plugin_does_not_hold_up_the_end(void **state)
 	stream_close(watch);
 	contract_end(c);
 	(void)close(lifeline[1]);
-	assert_int_equal(process_wait(pidfd, UINT64_MAX, &status), 0);
+	assert_int_equal(process_wait(pidfd, contract_timeout_usec(), &status), 0);
 	(void)close(pidfd);
 	liar_prepare(c);
 	contract_start(c);
-}
-
-static void set_state_begin(struct contract *c, const char *id, Bc__V1__InstanceSpec__DesiredState state,
-        const char *key, struct pending *ret)
-{
-	Bc__V1__SetStateRequest request = BC__V1__SET_STATE_REQUEST__INIT;
-
-	request.id = (char *)(uintptr_t)id;
-	request.state = state;
-	request.idempotency_key = (char *)(uintptr_t)key;
-	contract_begin(c, RUNTIME(set_state), &request, CONTRACT_TIMEOUT_USEC, ret);
-}
-
-static grpc_status_code set_state_end(struct pending *pending)
-{
-	grpc_status_code code = contract_await(pending);
-
-	if (pending->answer)
-		protobuf_c_message_free_unpacked(pending->answer, NULL);
-	return code;
 }
 
 static void the_same_call_twice_is_one(void **state)
@@ -406,8 +419,11 @@ static void a_start_without_an_answer_holds_its_volumes(void **state)
 	/* No list tells of it before it is up. */
 	manners(c, "{\"apply\": {\"hold\": \"\"}, \"list\": {\"hold\": \"\"}}");
 	set_state_begin(c, first, RUNNING, "", &cut);
-	while (calls_with(c, ":apply:RUNNING") == 0)
+	uint64_t until_usec = clock_monotonic_usec() + contract_timeout_usec();
+	while (calls_with(c, ":apply:RUNNING") == 0) {
+		assert_true(clock_monotonic_usec() < until_usec);
 		(void)contract_state(c, first);
+	}
 	assert_int_equal(contract_give_up(&cut), GRPC_STATUS_CANCELLED);
 	contract_set_state_is(c, second, RUNNING, GRPC_STATUS_FAILED_PRECONDITION, "is open in instance");
 	manners(c, "{}");
@@ -570,7 +586,7 @@ static void manifests_are_checked(void **state)
 		contract_configure(c, "[plugin]\n%.*s%s%s\n", at ? (int)(at - WRONG[i].text) : 256,
 		        WRONG[i].text, at ? c->dir : "", at ? at + 1 : "");
 		assert_int_equal(process_capture(&(struct process_options){ .argv = argv }, 65536,
-		                         CONTRACT_TIMEOUT_USEC, &output),
+		                         contract_timeout_usec(), &output),
 		        0);
 		if (WEXITSTATUS(output.status) != 78 || !strstr(output.text, WRONG[i].words))
 			fail_msg("manifest %zu: status %d, %s", i, WEXITSTATUS(output.status), output.text);

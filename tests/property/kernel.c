@@ -3,13 +3,13 @@
 #include "tests/property/set.h"
 
 #include "lib/base/cleanup.h"
+#include "lib/base/clock.h"
 #include "lib/base/tap_name.h"
+#include "tests/harness/timeout.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { TRIES = 1000, PAUSE_USEC = 20000 };
 
 /* A list that is changed while it is made is told to be of no use, in words beside it. */
 static json_t *tree_of(const char *const *argv)
@@ -17,14 +17,15 @@ static json_t *tree_of(const char *const *argv)
 	static const char *const WORDS[] = { "sh", "-c",
 		"(ip -j -d link show; nft -j -n list ruleset) 2>&1 | tail -c 2000", NULL };
 
-	for (unsigned i = 0; i < TRIES; i++) {
+	uint64_t until_usec = clock_monotonic_usec() + test_timeout_usec(TEST_SERVICE_SEC);
+
+	while (clock_monotonic_usec() < until_usec) {
 		CLEANUP_FREE char *text = set_output(argv);
 		json_t *tree = text ? json_loads(text, 0, NULL) : NULL;
 
 		if (tree)
 			return tree;
-		/* Nothing tells when they have come to rest. */
-		(void)usleep(PAUSE_USEC);
+		(void)usleep(20000); /* runs out: nothing tells when they have come to rest */
 	}
 	(void)fprintf(stderr, "%s\n", set_output(WORDS) ?: "");
 	set_die("%s says nothing that can be read", argv[0]);

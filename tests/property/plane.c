@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/clock.h"
+#include "tests/harness/timeout.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +10,6 @@
 #include <string.h>
 
 enum { BOARD_MAX = 4096, REOPEN_USEC = 20000 };
-static const uint64_t CALL_TIMEOUT_USEC = 20 * USEC_PER_SEC;
 
 struct plane {
 	struct set *set; /* weak */
@@ -349,8 +349,8 @@ void plane_apply(struct plane *plane, const Bc__V1__NodeSpec *spec)
 	*sent = (struct sent){ .plane = plane, .revision = spec->revision };
 	request.spec = (Bc__V1__NodeSpec *)(uintptr_t)spec;
 	plane->n_applies++;
-	(void)rpc_unary(channel_of(plane), PLANE_CONVERGER(apply), &request.base, CALL_TIMEOUT_USEC,
-	        on_applied, sent);
+	(void)rpc_unary(channel_of(plane), PLANE_CONVERGER(apply), &request.base,
+	        test_timeout_usec(TEST_SERVICE_SEC), on_applied, sent);
 }
 
 bool plane_is_quiet(const struct plane *plane)
@@ -398,7 +398,7 @@ ProtobufCMessage *plane_call(struct plane *plane, enum set_service service, stru
 
 	*ret = (struct rpc_status){ 0 };
 	(void)rpc_call_sync(plane->set->loop, plane->set->channels[service], method, message,
-	        CALL_TIMEOUT_USEC, &reply, ret);
+	        test_timeout_usec(TEST_SERVICE_SEC), &reply, ret);
 	return reply;
 }
 

@@ -5,6 +5,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/process.h"
 #include "lib/base/tree.h"
+#include "tests/harness/timeout.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -14,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-
-static const uint64_t END_PATIENCE_USEC = 120 * USEC_PER_SEC;
 
 const char *set_name(enum set_service service)
 {
@@ -67,7 +66,7 @@ char *set_output(const char *const *argv)
 {
 	struct process_output output;
 	const struct process_options options = { .argv = argv };
-	int r = process_capture(&options, 64 << 20, END_PATIENCE_USEC, &output);
+	int r = process_capture(&options, 64 << 20, test_timeout_usec(TEST_SERVICE_SEC), &output);
 
 	if (r < 0)
 		set_die("%s: %s", argv[0], strerror(-r));
@@ -195,7 +194,7 @@ static int reap(struct set *set, enum set_service service)
 {
 	int status;
 
-	if (process_wait(set->processes[service].pidfd, END_PATIENCE_USEC, &status) < 0)
+	if (process_wait(set->processes[service].pidfd, test_timeout_usec(TEST_SERVICE_SEC), &status) < 0)
 		set_die("bc-%s does not end", set_name(service));
 	(void)close(set->processes[service].pidfd);
 	set->processes[service].pidfd = -EBADF;

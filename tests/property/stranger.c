@@ -7,6 +7,7 @@
 #include "lib/base/tap_name.h"
 #include "lib/base/tree.h"
 #include "lib/text/proto_write.h"
+#include "tests/harness/timeout.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -116,7 +117,9 @@ static char *stranger_looks(
  * stranger went a domain of ours may stand at once. */
 static void domain_tell(struct strangers *strangers, const char *event, const char *id, bool is_to_be_there)
 {
-	for (unsigned i = 0; i < 1000; i++) {
+	uint64_t until_usec = clock_monotonic_usec() + test_timeout_usec(TEST_SERVICE_SEC);
+
+	for (unsigned i = 0; clock_monotonic_usec() < until_usec; i++) {
 		history_read(strangers->history);
 		const Bc__Fake__Record *record = history_domain(strangers->history, 0, id);
 		if ((record && !record->domain->managed) == is_to_be_there)

@@ -1,13 +1,13 @@
 # shellcheck shell=bash disable=SC2154
 # Calls with a stock grpcurl at the sockets of a set, and what they must come to. To be sourced; works on $dir and
-# $grpcurl.
+# $grpcurl, after deploy/set.sh.
 
 fail() { echo "FAIL: $*"; exit 1; }
 
 # call SERVICE METHOD [JSON]
 call() {
 	local socket=$dir/run/$1.sock
-	"$grpcurl" -plaintext -max-time 20 -unix ${3:+-d "$3"} "$socket" "$2" 2>&1
+	"$grpcurl" -plaintext -max-time "$(patience SERVICE)" -connect-timeout "$(patience SERVICE)" -unix ${3:+-d "$3"} "$socket" "$2" 2>&1
 }
 # answers TEXT SERVICE METHOD [JSON]: the call succeeds and its answer has the text
 answers() {
@@ -27,6 +27,6 @@ refuses() {
 # streams TEXT SERVICE METHOD [JSON]: the first message has the text, and the caller may leave at any time
 streams() {
 	local text=$1 socket=$dir/run/$2.sock
-	timeout 20 grep -qF -m 1 -- "$text" < <(exec "$grpcurl" -plaintext -unix ${4:+-d "$4"} "$socket" "$3" 2>&1) ||
+	timeout "$(patience SERVICE)" grep -qF -m 1 -- "$text" < <(exec "$grpcurl" -plaintext -connect-timeout "$(patience SERVICE)" -unix ${4:+-d "$4"} "$socket" "$3" 2>&1) ||
 		fail "$2 $3: no '$text' in the stream"
 }

@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/clock.h"
+#include "tests/harness/timeout.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { LOOK_USEC = 2000, TIMEOUT_USEC = 100 * 1000 * 1000 };
+enum { LOOK_USEC = 2000 };
 
 static void on_refuse(const struct rpc_peer *peer, const char *why, void *userdata)
 {
@@ -98,15 +99,21 @@ void echo_world_run_for(struct echo_world *w, uint64_t usec)
 
 void echo_world_until(struct echo_world *w, bool (*fn)(struct echo_world *w, void *userdata), void *userdata)
 {
-	while (!fn(w, userdata))
+	uint64_t until_usec = clock_monotonic_usec() + test_timeout_usec(TEST_SERVICE_SEC);
+
+	while (!fn(w, userdata)) {
+		if (clock_monotonic_usec() > until_usec)
+			fail_msg("what is waited for does not come");
 		echo_world_run_for(w, LOOK_USEC);
+	}
 }
 
 Bc__Test__EchoMessage *echo_world_unary(struct echo_world *w, const Bc__Test__EchoMessage *m)
 {
 	ProtobufCMessage *reply = NULL;
 
-	if (rpc_call_sync(w->loop, w->channel, ECHO(unary), &m->base, TIMEOUT_USEC, &reply, &w->status) < 0)
+	if (rpc_call_sync(w->loop, w->channel, ECHO(unary), &m->base, test_timeout_usec(TEST_SERVICE_SEC),
+	            &reply, &w->status) < 0)
 		return NULL;
 	return (Bc__Test__EchoMessage *)reply;
 }

@@ -23,7 +23,7 @@ struct echo_world *echo_world_new(const struct rpc_server_options *options);
 void echo_world_stop(struct echo_world *w, uint64_t grace_usec); /* the server; drains it */
 void echo_world_free(struct echo_world *w);
 
-/* Runs the loop until fn is true; a hang is ended by the test's time limit. */
+/* Runs the loop until fn is true. */
 void echo_world_until(struct echo_world *w, bool (*fn)(struct echo_world *w, void *userdata), void *userdata);
 void echo_world_run_for(struct echo_world *w, uint64_t usec); /* for what must not happen meanwhile */
 /* A call with m; freed by the caller, NULL unless the status is OK. */
