@@ -77,6 +77,10 @@ function(bc_unit_test NAME)
     set(A_TIMEOUT 120)
   endif()
   set_tests_properties(${BC_TEST_PREFIX}${NAME} PROPERTIES TIMEOUT ${A_TIMEOUT} LABELS "unit;${A_LABELS}")
+  if(BC_SANITIZE STREQUAL "thread") # for the daemons that a test starts, too: the first warning is the end of its process
+    set_tests_properties(${BC_TEST_PREFIX}${NAME} PROPERTIES
+      ENVIRONMENT "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp:halt_on_error=1:exitcode=66")
+  endif()
 endfunction()
 
 # A fuzzer over foreign bytes: NAME.c has LLVMFuzzerTestOneInput; its corpus is beside it in corpus/NAME/.
