@@ -1,7 +1,7 @@
 /* What ThreadSanitizer has to be told. It sees an order between threads only where instrumented code or pthread makes
- * one; what goes through a library that was not built with it (gRPC's completion queue) has none for it, and all that
- * was handed over would be a race. So who gives says TSAN_RELEASE and who takes TSAN_ACQUIRE, of one address. Both are
- * nothing in every other build. */
+ * one; what goes through a library that was not built with it (gRPC's completion queue, libvirt's callbacks) has none for
+ * it, and all that was handed over would be a race. So who gives says TSAN_RELEASE and who takes TSAN_ACQUIRE, of one
+ * address. Both are nothing in every other build. */
 #pragma once
 
 #if defined(__SANITIZE_THREAD__)
