@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/clock.h"
+#include "lib/base/tsan.h"
 #include "svc-runtime-libvirt/port_lock.h"
 #include "svc-runtime-libvirt/virt_err.h"
 #include "svc-runtime-libvirt/xml_node.h"
@@ -164,6 +165,7 @@ static void on_stream(virStreamPtr stream, int events, void *opaque)
 	struct serial_tap *tap = opaque;
 	bool remove = false;
 
+	TSAN_ACQUIRE(tap);
 	(void)pthread_mutex_lock(&tap->lock);
 	bool removed = tap->removed;
 	(void)pthread_mutex_unlock(&tap->lock);
@@ -233,6 +235,7 @@ int serial_tap_open(
 	if (r == 0) {
 		atomic_fetch_add(&tap->refs, 1);
 		tap->armed = wanted_events(tap);
+		TSAN_RELEASE(tap); /* to libvirt's thread, by libvirt's locks */
 		if (virStreamEventAddCallback(tap->stream, tap->armed, on_stream, tap, on_freed) < 0) {
 			r = virt_err(err, "serial port");
 			(void)virStreamAbort(tap->stream);

@@ -1,6 +1,7 @@
 #include "svc-runtime-libvirt/virt.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/tsan.h"
 #include "svc-runtime-libvirt/virt_err.h"
 
 #include <errno.h>
@@ -124,6 +125,7 @@ static void on_event_post(struct loop_tag *tag, bool ok);
 
 static void post(struct source *source, struct event_post *what)
 {
+	TSAN_ACQUIRE(source);
 	struct virt *virt = source->virt;
 
 	what->tag.on_done = on_event_post;
@@ -228,6 +230,7 @@ static int register_events(struct connection *connection, struct source *source,
 	_Static_assert(ARRAY_SIZE(events) <= CALLBACKS_MAX, "room for each");
 	virConnectPtr conn = connection->conn;
 
+	TSAN_RELEASE(source); /* to libvirt's thread, by libvirt's locks */
 	for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
 		atomic_fetch_add(&source->refs, 1);
 		int id = virConnectDomainEventRegisterAny(

@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/clock.h"
+#include "lib/base/tsan.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -183,6 +184,7 @@ static int completion_dispatch(struct loop *loop)
 		return 0;
 	}
 	struct loop_tag *tag = next.tag;
+	TSAN_ACQUIRE(tag);
 
 	/* sd_event_now() is the time of its last dispatch; a handler's relative timer must not start from
 	 * before a long sleep. */
@@ -240,6 +242,7 @@ grpc_completion_queue *loop_queue(struct loop *loop)
 
 void loop_post(struct loop *loop, struct loop_tag *tag)
 {
+	TSAN_RELEASE(tag);
 	grpc_call_error error = grpc_call_start_batch(loop->post_call, NULL, 0, tag, NULL);
 
 	if (error != GRPC_CALL_OK)
@@ -272,6 +275,7 @@ struct loop *loop_free(struct loop *loop)
 		if (next.type == GRPC_QUEUE_SHUTDOWN)
 			break;
 		struct loop_tag *tag = next.tag;
+		TSAN_ACQUIRE(tag);
 		tag->on_done(tag, next.success != 0);
 	}
 	grpc_call_unref(loop->post_call);

@@ -145,22 +145,20 @@ static ssize_t answer_read(void *userdata, uint64_t at, char *buf, size_t size)
 	return (ssize_t)size;
 }
 
-static enum MHD_Result respond(
-        struct MHD_Connection *connection, unsigned status, struct MHD_Response *response)
-{
-	enum MHD_Result r = MHD_queue_response(connection, status, response);
+/* Made with the server's lock held and queued without it: libmicrohttpd has locks of its own, and calls answer_read()
+ * with one of them held. */
+struct reply {
+	unsigned status;
+	struct MHD_Response *response;
+};
 
-	MHD_destroy_response(response);
-	return r;
+static struct reply reply_empty(unsigned status)
+{
+	return (struct reply){ status,
+		MHD_create_response_from_buffer(0, (void *)(uintptr_t) "", MHD_RESPMEM_PERSISTENT) };
 }
 
-static enum MHD_Result respond_empty(struct MHD_Connection *connection, unsigned status)
-{
-	return respond(connection, status,
-	        MHD_create_response_from_buffer(0, (void *)(uintptr_t) "", MHD_RESPMEM_PERSISTENT));
-}
-
-static enum MHD_Result respond_file(struct https_server *server, struct MHD_Connection *connection)
+static struct reply reply_file(struct https_server *server, struct MHD_Connection *connection)
 {
 	const char *range = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Range");
 	unsigned long long from = 0;
@@ -169,7 +167,7 @@ static enum MHD_Result respond_file(struct https_server *server, struct MHD_Conn
 	(void)snprintf(server->seen.range, sizeof(server->seen.range), "%s", range ? range : "");
 	if (range && !server->faults.no_ranges && sscanf(range, "bytes=%llu-", &from) == 1) {
 		if (from >= server->n_data)
-			return respond_empty(connection, MHD_HTTP_RANGE_NOT_SATISFIABLE);
+			return reply_empty(MHD_HTTP_RANGE_NOT_SATISFIABLE);
 		status = MHD_HTTP_PARTIAL_CONTENT;
 	}
 	struct answer *answer = malloc(sizeof(*answer));
@@ -194,27 +192,26 @@ static enum MHD_Result respond_file(struct https_server *server, struct MHD_Conn
 		        text, sizeof(text), "bytes %llu-%zu/%zu", from, server->n_data - 1, server->n_data);
 		(void)MHD_add_response_header(response, "Content-Range", text);
 	}
-	return respond(connection, status, response);
+	return (struct reply){ status, response };
 }
 
-static enum MHD_Result respond_get(
+static struct reply reply_get(
         struct https_server *server, struct MHD_Connection *connection, const char *path)
 {
 	server->seen.gets++;
 	if (server->faults.refusals) {
 		server->faults.refusals--;
-		return respond_empty(connection, server->faults.status);
+		return reply_empty(server->faults.status);
 	}
 	if (server->redirect[0]) {
-		struct MHD_Response *response =
-		        MHD_create_response_from_buffer(0, (void *)(uintptr_t) "", MHD_RESPMEM_PERSISTENT);
+		struct reply found = reply_empty(MHD_HTTP_FOUND);
 
-		(void)MHD_add_response_header(response, "Location", server->redirect);
-		return respond(connection, MHD_HTTP_FOUND, response);
+		(void)MHD_add_response_header(found.response, "Location", server->redirect);
+		return found;
 	}
 	if (strcmp(path + 1, server->name) != 0)
-		return respond_empty(connection, MHD_HTTP_NOT_FOUND);
-	return respond_file(server, connection);
+		return reply_empty(MHD_HTTP_NOT_FOUND);
+	return reply_file(server, connection);
 }
 
 /* The body of a PUT while it comes. */
@@ -223,18 +220,17 @@ struct body {
 	size_t n_data;
 };
 
-static enum MHD_Result respond_put(
-        struct https_server *server, struct MHD_Connection *connection, struct body *body)
+static struct reply reply_put(struct https_server *server, struct body *body)
 {
 	server->seen.puts++;
 	if (server->faults.refusals) {
 		server->faults.refusals--;
-		return respond_empty(connection, server->faults.status);
+		return reply_empty(server->faults.status);
 	}
 	free(server->seen.body);
 	server->seen.body = TAKE_PTR(body->data);
 	server->seen.n_body = body->n_data;
-	return respond_empty(connection, MHD_HTTP_CREATED);
+	return reply_empty(MHD_HTTP_CREATED);
 }
 
 static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connection, const char *path,
@@ -242,7 +238,6 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
 {
 	struct https_server *server = userdata;
 	struct body *body = *state;
-	enum MHD_Result r;
 
 	(void)version;
 	if (!body) { /* only the headers have come */
@@ -258,9 +253,11 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
 		return MHD_YES;
 	}
 	pthread_mutex_lock(&server->lock);
-	r = strcmp(method, "PUT") == 0 ? respond_put(server, connection, body)
-	                               : respond_get(server, connection, path);
+	struct reply reply =
+	        strcmp(method, "PUT") == 0 ? reply_put(server, body) : reply_get(server, connection, path);
 	pthread_mutex_unlock(&server->lock);
+	enum MHD_Result r = MHD_queue_response(connection, reply.status, reply.response);
+	MHD_destroy_response(reply.response);
 	return r;
 }
 
