@@ -32,7 +32,7 @@ if(BC_SANITIZE)
 endif()
 # so that one ctest run can hold the tests of several builds
 set(BC_TEST_PREFIX "")
-if(BC_SANITIZE MATCHES "address")
+if(BC_SANITIZE MATCHES "address" AND NOT BC_FUZZ)
   set(BC_TEST_PREFIX "asan.")
 elseif(BC_SANITIZE STREQUAL "thread")
   set(BC_TEST_PREFIX "tsan.")
