@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/clock.h"
+#include "lib/base/tsan.h"
 #include "svc-runtime-libvirt/virt_err.h"
 #include "svc-runtime-libvirt/xml_node.h"
 
@@ -27,6 +28,7 @@ static void wait_unref(void *arg)
 {
 	struct wait *wait = arg;
 
+	TSAN_ACQUIRE(wait);
 	(void)pthread_mutex_lock(&wait->lock);
 	bool last = --wait->n_refs == 0;
 	(void)pthread_mutex_unlock(&wait->lock);
@@ -69,6 +71,7 @@ static void on_block_job(
 	(void)domain;
 	(void)target;
 	(void)type;
+	TSAN_ACQUIRE(wait);
 	(void)pthread_mutex_lock(&wait->lock);
 	wait->n_events++;
 	wait->status = status;
@@ -204,6 +207,7 @@ int block_commit_active(virConnectPtr conn, virDomainPtr domain, const char *tar
 	if (!wait)
 		return -ENOMEM;
 	wait->n_refs++;
+	TSAN_RELEASE(wait); /* to libvirt's thread, by libvirt's locks */
 	int id = virConnectDomainEventRegisterAny(conn, domain, VIR_DOMAIN_EVENT_ID_BLOCK_JOB_2,
 	        VIR_DOMAIN_EVENT_CALLBACK(on_block_job), wait, wait_unref);
 	if (id < 0) {

@@ -53,6 +53,7 @@ static void unref(struct serial_tap *tap)
 
 static void on_freed(void *opaque)
 {
+	TSAN_ACQUIRE(opaque);
 	unref(opaque);
 }
 

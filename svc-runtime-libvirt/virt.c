@@ -107,6 +107,7 @@ static void source_unref(void *p)
 {
 	struct source *source = p;
 
+	TSAN_ACQUIRE(source);
 	if (atomic_fetch_sub(&source->refs, 1) != 1)
 		return;
 	virt_put(source->virt);

@@ -143,23 +143,34 @@ static void too_large_and_full_are_errors(void **state)
 	assert_non_null(strstr(err.text, "No space left"));
 }
 
+/* Files of one size: one for another would be found by nothing but what is in them. */
 static void *many_write(void *arg)
 {
+	enum { ROUNDS = 50, FILES = 8, SIZE = 64 };
 	const char *dir = arg;
 
-	for (int i = 0; i < 20; i++) {
-		char path[256];
-		char data[64];
-		struct iso_member member = { .name = "f", .data = data, .mode = 0444 };
+	for (int i = 0; i < ROUNDS; i++) {
+		char path[256], names[FILES][8], data[FILES][SIZE] = { 0 };
+		struct iso_member members[FILES] = { 0 };
 
-		(void)snprintf(path, sizeof(path), "%s/%lu.%d", dir, (unsigned long)pthread_self(), i);
-		member.n_data = (size_t)snprintf(data, sizeof(data), "%s", path + strlen(path) - 20);
-		CLEANUP_CLOSE int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-		char back[64] = { 0 };
-		if (iso_write(fd, "l", &member, 1, NULL) < 0 ||
-		        pread(fd, back, member.n_data, (off_t)member.offset) != (ssize_t)member.n_data ||
-		        strcmp(back, data) != 0)
-			return (void *)"differs";
+		(void)snprintf(path, sizeof(path), "%s/%lu", dir, (unsigned long)pthread_self());
+		for (int k = 0; k < FILES; k++) {
+			(void)snprintf(names[k], sizeof(names[k]), "f%d", k);
+			(void)snprintf(data[k], SIZE, "%.40s %d %d", path + strlen(path) - 20, i, k);
+			members[k] = (struct iso_member){
+				.name = names[k], .data = data[k], .n_data = SIZE, .mode = 0444
+			};
+		}
+		CLEANUP_CLOSE int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		if (iso_write(fd, "l", members, FILES, NULL) < 0)
+			return (void *)"fails";
+		for (int k = 0; k < FILES; k++) {
+			char back[SIZE];
+
+			if (pread(fd, back, SIZE, (off_t)members[k].offset) != SIZE ||
+			        memcmp(back, data[k], SIZE) != 0)
+				return (void *)"differs";
+		}
 	}
 	return NULL;
 }
