@@ -2,6 +2,7 @@
 
 #include "lib/base/cleanup.h"
 #include "lib/base/fd_io.h"
+#include "lib/base/secret.h"
 
 #include <endian.h>
 #include <fcntl.h>
@@ -107,19 +108,20 @@ static int opts_new(IsoWriteOpts **ret)
 	return 1;
 }
 
-static int sectors_take(struct burn_source *source, uint8_t **ret, size_t *ret_n, struct err *err)
+static int sectors_take(struct burn_source *source, struct secret **ret, struct err *err)
 {
 	size_t expected = (size_t)source->get_size(source), n_total = 0;
-	CLEANUP_FREE uint8_t *data = malloc(expected + 1);
+	CLEANUP(secret) struct secret *image = NULL;
 	unsigned char sector[SECTOR_BYTES];
 	int n;
 
-	if (!data)
-		return -ENOMEM;
+	int r = secret_new_empty(expected, &image);
+	if (r < 0)
+		return r;
 	while ((n = source->read ? source->read(source, sector, sizeof(sector))
 	                         : source->read_xt(source, sector, sizeof(sector))) > 0) {
 		if ((size_t)n <= expected - n_total)
-			memcpy(data + n_total, sector, (size_t)n);
+			memcpy(secret_data(image) + n_total, sector, (size_t)n);
 		n_total += (size_t)n;
 		if (n_total > expected) {
 			if (!source->read)
@@ -127,15 +129,16 @@ static int sectors_take(struct burn_source *source, uint8_t **ret, size_t *ret_n
 			break;
 		}
 	}
+	explicit_bzero(sector, sizeof(sector));
 	if (n < 0 || n_total != expected)
 		return err_set(err, -EIO, "libisofs gave %zu of %zu bytes", n_total, expected);
-	*ret = TAKE_PTR(data);
-	*ret_n = n_total;
+	*ret = TAKE_PTR(image);
 	return 0;
 }
 
-static int image_make(const char *label, const struct iso_member *members, size_t n_members, uint8_t **ret,
-        size_t *ret_n, struct err *err)
+/* The image in memory, which user data is in. */
+static int image_make(const char *label, const struct iso_member *members, size_t n_members,
+        struct secret **ret, struct err *err)
 {
 	__attribute__((cleanup(cleanup_image))) IsoImage *image = NULL;
 	__attribute__((cleanup(cleanup_opts))) IsoWriteOpts *opts = NULL;
@@ -154,7 +157,7 @@ static int image_make(const char *label, const struct iso_member *members, size_
 		r = iso_image_create_burn_source(image, opts, &source);
 	if (r < 0)
 		return iso_failed(r, "cannot make an ISO", err);
-	return sectors_take(source, ret, ret_n, err);
+	return sectors_take(source, ret, err);
 }
 
 /* One image at a time: the library counts files, and who uses its view of the host's, in variables of its own, without a
@@ -164,19 +167,14 @@ static int image_write(
         int fd, const char *label, const struct iso_member *members, size_t n_members, struct err *err)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static bool is_open; /* by the lock */
-	CLEANUP_FREE uint8_t *data = NULL;
-	size_t n_data = 0;
+	CLEANUP(secret) struct secret *image = NULL;
 
 	(void)pthread_mutex_lock(&lock);
-	if (!is_open)
-		library_init();
-	is_open = true;
-	int r = image_make(label, members, n_members, &data, &n_data, err);
+	int r = image_make(label, members, n_members, &image, err);
 	(void)pthread_mutex_unlock(&lock);
 	if (r < 0)
 		return r;
-	r = fd_write_all_at(fd, data, n_data, 0);
+	r = fd_write_all_at(fd, secret_data(image), secret_size(image), 0);
 	return r < 0 ? err_set(err, r, "cannot write the ISO: %s", strerror(-r)) : 0;
 }
 
@@ -269,6 +267,7 @@ int iso_find(int fd, const char *name, uint64_t *ret_offset, uint64_t *ret_bytes
 
 int iso_write(int fd, const char *label, struct iso_member *members, size_t n_members, struct err *err)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT; /* the library's own state is the process' */
 	uint64_t n_total = 0;
 	int r;
 
@@ -282,6 +281,7 @@ int iso_write(int fd, const char *label, struct iso_member *members, size_t n_me
 	}
 	if (strlen(label) > 16)
 		return err_set(err, -EINVAL, "ISO label '%.32s' is longer than 16 bytes", label);
+	(void)pthread_once(&once, library_init);
 	r = image_write(fd, label, members, n_members, err);
 	for (size_t i = 0; r >= 0 && i < n_members; i++) {
 		uint64_t bytes;

@@ -272,8 +272,7 @@ void real_request_kernel(struct real *real, struct real_request *ret, const char
 {
 	request_kernel(real, ret, "vmlinuz");
 	ret->kernel.initramfs = guest_path(real, ret->path[1], sizeof(ret->path[1]), "initramfs");
-	(void)snprintf(ret->cmdline, sizeof(ret->cmdline), "console=ttyS0 quiet no_timer_check panic=-1 %s",
-	        cmdline);
+	(void)snprintf(ret->cmdline, sizeof(ret->cmdline), GUEST_CMDLINE " %s", cmdline);
 	ret->kernel.cmdline = ret->cmdline;
 }
 

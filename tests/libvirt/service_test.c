@@ -149,7 +149,7 @@ static void use_linux(Bc__V1__EnsureRequest *request)
 	text_replace(&boot->kernel, path);
 	(void)snprintf(path, sizeof(path), "%s/initramfs", getenv("BC_GUEST_DIR"));
 	text_replace(&boot->initramfs, path);
-	text_replace(&boot->cmdline, "console=ttyS0 quiet no_timer_check panic=-1");
+	text_replace(&boot->cmdline, GUEST_CMDLINE);
 	request->spec->memory_bytes = UINT64_C(256) << 20;
 }
 
