@@ -30,7 +30,7 @@ if(BC_SANITIZE)
   target_link_options(bc_options INTERFACE -fsanitize=${BC_SANITIZE})
   target_compile_definitions(bc_options INTERFACE BC_SANITIZED=1)
 endif()
-# so that one ctest run can hold the tests of several builds
+# so that the same test has another name in each build
 set(BC_TEST_PREFIX "")
 if(BC_SANITIZE MATCHES "address" AND NOT BC_FUZZ)
   set(BC_TEST_PREFIX "asan.")
@@ -64,7 +64,7 @@ function(bc_program NAME)
 endfunction()
 
 # What a test needs decides when tests/check runs it, and what beside it. It is the test's only label:
-#   quick    neither processes of its own nor real time
+#   quick    neither daemons nor real timers
 #   process  starts processes or has real timers
 #   netns    moves frames through network namespaces
 #   guest    boots guests
@@ -81,25 +81,27 @@ function(bc_test NAME NEED)
   if(NEED MATCHES "process|guest|host")
     set_tests_properties(${BC_TEST_PREFIX}${NAME} PROPERTIES PROCESSORS 2)
   endif()
-  # inherited by the daemons that a test starts: the first warning ends its process
+  # inherited by the daemons that a test starts: the first warning ends its process, and is a file that tests/check finds
   if(BC_SANITIZE STREQUAL "thread")
-    set_tests_properties(${BC_TEST_PREFIX}${NAME} PROPERTIES
-      ENVIRONMENT "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp:halt_on_error=1:exitcode=66")
+    set(options suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp halt_on_error=1 exitcode=66
+      log_path=${CMAKE_BINARY_DIR}/tsan.report)
+    list(JOIN options : options)
+    bc_test_property(ENVIRONMENT TSAN_OPTIONS=${options} ${NAME})
   endif()
 endfunction()
 
-# bc_test_property(PROPERTY VALUE NAMES...) for tests of this folder
+# bc_test_property(PROPERTY VALUE NAMES...) of tests of this folder; lists grow by it
 function(bc_test_property PROPERTY VALUE)
   list(TRANSFORM ARGN PREPEND "${BC_TEST_PREFIX}" OUTPUT_VARIABLE tests)
-  set_tests_properties(${tests} PROPERTIES ${PROPERTY} "${VALUE}")
+  set_property(TEST ${tests} APPEND PROPERTY ${PROPERTY} "${VALUE}")
 endfunction()
 
-# bc_suites(PROGRAM SOURCES... PREFIX p NEED need [BELOW script] [TIMERS suites...] [PROCESS suites...] LINK libs...)
+# bc_suites(PROGRAM SOURCES... PREFIX p NEED need [BELOW script] [TIMERS|PROCESS|GUEST suites...]... LINK libs...)
 # One program for the suites of a folder (tests/harness/suite.h). Each x_test.c is a test p_x_test, or p_test where x
-# is p; it needs what NEED says, or timers or process where it is named. BELOW is a script that runs the program. A
+# is p; it needs what NEED says, or the list that it is in. BELOW is a script that runs the program. A
 # fuzzing build has fuzzers only.
 function(bc_suites PROGRAM)
-  cmake_parse_arguments(A "" "PREFIX;NEED;BELOW" "TIMERS;PROCESS;LINK" ${ARGN})
+  cmake_parse_arguments(A "" "PREFIX;NEED;BELOW" "TIMERS;PROCESS;GUEST;LINK" ${ARGN})
   add_executable(${PROGRAM} ${A_UNPARSED_ARGUMENTS})
   target_link_libraries(${PROGRAM} PRIVATE bc_options bc_harness ${A_LINK})
   if(BC_FUZZ)
@@ -114,7 +116,7 @@ function(bc_suites PROGRAM)
       set(name ${suite})
     endif()
     set(need ${A_NEED})
-    foreach(other TIMERS PROCESS)
+    foreach(other TIMERS PROCESS GUEST)
       if(suite IN_LIST A_${other})
         string(TOLOWER ${other} need)
         list(REMOVE_ITEM A_${other} ${suite})
@@ -122,8 +124,8 @@ function(bc_suites PROGRAM)
     endforeach()
     bc_test(${name} ${need} ${A_BELOW} $<TARGET_FILE:${PROGRAM}> ${suite})
   endforeach()
-  if(A_TIMERS OR A_PROCESS)
-    message(FATAL_ERROR "${PROGRAM} has no suites ${A_TIMERS} ${A_PROCESS}")
+  if(A_TIMERS OR A_PROCESS OR A_GUEST)
+    message(FATAL_ERROR "${PROGRAM} has no suites ${A_TIMERS} ${A_PROCESS} ${A_GUEST}")
   endif()
 endfunction()
 

@@ -26,7 +26,7 @@
 
 uint64_t contract_timeout_usec(void)
 {
-	return test_timeout_usec(TEST_GUEST_SEC);
+	return test_timeout_usec(TEST_SERVICE_SEC);
 }
 
 /* --- the service --- */

@@ -53,7 +53,7 @@ int contract_teardown(void **state);
 	cmocka_unit_test_prestate_setup_teardown(                                                            \
 	        fn, contract_setup, contract_teardown, (void *)(uintptr_t)(runtime))
 
-/* Every wait is as long as one for a guest: a runtime may have to boot one. */
+/* How long what must come is waited for. */
 uint64_t contract_timeout_usec(void);
 
 /* --- the service --- */

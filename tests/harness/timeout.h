@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 enum test_timeout {
-	TEST_SERVICE_SEC = 60, /* a process of ours answers, starts, ends, or makes a wish true */
-	TEST_GUEST_SEC = 240,  /* an emulated guest gets where it should */
+	TEST_SERVICE_SEC = 120, /* a process of ours answers, starts, ends, or makes a wish true */
+	TEST_GUEST_SEC = 240,   /* an emulated guest gets where it should */
 };
 
 /* Of an environment's text (NULL: it has none). */

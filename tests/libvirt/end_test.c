@@ -52,8 +52,11 @@ static void a_stop_that_waits_for_its_guest(void **state)
 	stop.id = id;
 	stop.state = BC__V1__INSTANCE_SPEC__DESIRED_STATE__STOPPED;
 	contract_begin(c, RUNTIME(set_state), &stop, UINT64_MAX, &pending);
-	while (contract_state(c, id) != BC__V1__DOMAIN__STATE__STOPPING)
+	uint64_t until_usec = clock_monotonic_usec() + contract_timeout_usec();
+	while (contract_state(c, id) != BC__V1__DOMAIN__STATE__STOPPING) {
 		assert_false(pending.done);
+		assert_true(clock_monotonic_usec() < until_usec);
+	}
 	contract_end(c);
 	assert_int_equal(contract_await(&pending), GRPC_STATUS_UNAVAILABLE);
 	assert_non_null(strstr(pending.status.message, "this service ends"));

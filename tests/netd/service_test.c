@@ -849,6 +849,19 @@ static void answers_await(struct daemon *d, const int *n_answered, int n)
 	}
 }
 
+/* Until netd is in the middle of the step, where it has the other side of the FIFO open; closing this one lets it go. */
+static int held_await(const struct held *held)
+{
+	uint64_t until_usec = clock_monotonic_usec() + test_timeout_usec(TEST_SERVICE_SEC);
+	int fd;
+
+	while ((fd = open(held->fifo, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
+		assert_int_equal(errno, ENXIO);
+		assert_true(clock_monotonic_usec() < until_usec);
+	}
+	return fd;
+}
+
 static void nobody_waits_behind_a_stranger(void **state)
 {
 	struct test *t = *state;
@@ -865,12 +878,9 @@ static void nobody_waits_behind_a_stranger(void **state)
 	held_start(d, &held, "master", name);
 	daemon_nic(&n, 1, 0);
 	rpc_unary(d->channel, NETD(prepare_bridge), &n.request.base, UINT64_MAX, on_reply, &n_answered);
-	/* It is in the middle of it once the other side of the FIFO is there: opening this one waits for
-	 * that. */
 	daemon_expect(d, NETD(hello), &hello, OK, "");
-	fd = open(held.fifo, O_WRONLY | O_CLOEXEC);
-	assert_true(fd >= 0);
-	/* The same instance's next operation waits its turn; nobody else does, as long as it takes. */
+	fd = held_await(&held);
+	/* The same instance's next operation waits its turn; nobody else does. */
 	remove.instance_id = n.instance_id;
 	rpc_unary(d->channel, NETD(remove_instance), &remove.base, UINT64_MAX, on_reply, &n_answered);
 	for (unsigned i = 0; i < STRANGERS; i++) {
@@ -908,8 +918,7 @@ static void a_name_waits_for_its_instance(void **state)
 	daemon_nic(&n, 1, 0);
 	rpc_unary(d->channel, NETD(prepare_bridge), &n.request.base, UINT64_MAX, on_reply, &n_answered);
 	daemon_expect(d, NETD(hello), &hello, OK, "");
-	fd = open(held.fifo, O_WRONLY | O_CLOEXEC);
-	assert_true(fd >= 0);
+	fd = held_await(&held);
 	remove.interface = name;
 	rpc_unary(d->channel, NETD(remove_interface), &remove.base, UINT64_MAX, on_reply, &n_answered);
 	for (int i = 0; i < 50; i++)
