@@ -11,10 +11,15 @@ enum { FACTOR_MAX = 100, SANITIZED_FACTOR = 4, LOADED_FACTOR = 2 };
 
 unsigned test_timeout_factor(const char *environment, bool is_sanitized, double load, long n_processors)
 {
-	unsigned long factor = environment ? strtoul(environment, NULL, 10) : 1;
+	unsigned long factor = 1;
 
-	if (factor < 1 || factor > FACTOR_MAX)
-		factor = 1;
+	if (environment && environment[0] >= '1' && environment[0] <= '9') {
+		char *end;
+
+		factor = strtoul(environment, &end, 10);
+		if (*end || factor > FACTOR_MAX)
+			factor = 1;
+	}
 	if (is_sanitized)
 		factor *= SANITIZED_FACTOR;
 	if (load > (double)n_processors)

@@ -29,6 +29,9 @@ static void the_factor_grows_with_each_reason(void **state)
 		{ "-1", false, 0, 1 },
 		{ "101", false, 0, 1 },
 		{ "many", false, 0, 1 },
+		{ "3x", false, 0, 1 },
+		{ "05", false, 0, 1 },
+		{ "-18446744073709551613", false, 0, 1 },
 	};
 
 	(void)state;
@@ -59,7 +62,7 @@ static void scripts_wait_as_long(void **state)
 		const char *environment;
 		unsigned factor;
 	} CASES[] = { { "1", 1 }, { "3", 3 }, { "100", 100 }, { "0", 1 }, { "-1", 1 }, { "101", 1 },
-		{ "many", 1 }, { "", 1 } };
+		{ "many", 1 }, { "3x", 1 }, { "05", 1 }, { "", 1 } };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
