@@ -208,15 +208,14 @@ static int is_plugged(virDomainPtr domain, struct err *err)
 	return 0;
 }
 
-/* The guest has to let go; libvirt waits a few seconds for its word at each request. */
-static int unplug(virDomainPtr domain, const char *xml, struct err *err)
+/* The guest has to let go; libvirt waits five seconds for its word at each request. */
+static int unplug(virDomainPtr domain, const char *xml, int tries, struct err *err)
 {
-	for (int i = 0; i < UNPLUG_TRIES; i++) {
+	for (int i = 0; i < tries; i++) {
 		int r = is_plugged(domain, err);
 		if (r <= 0)
 			return r;
-		if (virDomainDetachDeviceFlags(domain, xml, VIR_DOMAIN_AFFECT_LIVE) < 0 &&
-		        i == UNPLUG_TRIES - 1)
+		if (virDomainDetachDeviceFlags(domain, xml, VIR_DOMAIN_AFFECT_LIVE) < 0 && i == tries - 1)
 			return virt_err(err, "removing the rebind disk");
 		if (is_plugged(domain, NULL) == 0)
 			return 0;
@@ -236,7 +235,7 @@ static int rebind_with(virDomainPtr domain, const char *path, const struct insta
 	if (r < 0)
 		return r;
 	/* of a call that did not come to its end */
-	r = unplug(domain, xml, err);
+	r = unplug(domain, xml, UNPLUG_TRIES, err);
 	if (r < 0)
 		return r;
 	r = rebind_disk_write(path, rebind->ref, rebind->payload, perm, err);
@@ -248,7 +247,8 @@ static int rebind_with(virDomainPtr domain, const char *path, const struct insta
 		return r;
 	}
 	r = rebind_disk_wait(path, rebind->ref, rebind->timeout_usec, rebind->cancel_fd, err);
-	int gone = unplug(domain, xml, r < 0 ? NULL : err);
+	/* one that has not taken it is seldom there to let go of it, and its caller waits */
+	int gone = unplug(domain, xml, r < 0 ? 1 : UNPLUG_TRIES, r < 0 ? NULL : err);
 	if (gone == 0)
 		(void)rebind_disk_remove(path);
 	if (r == 0)

@@ -27,8 +27,10 @@ enum {
 	SETTLE_USEC = 2 * 1000 * 1000, /* between looks whether the start is over */
 	SETTLED_CPU_USEC = 5 * 1000,   /* less in that time is idle */
 	SETTLES_MAX = 10,
-	/* for what is left after the drain; both together are less than TimeoutStopSec= of the units */
-	LAST_WORK_USEC = 10 * 1000 * 1000,
+	/* for what is left after the drain: as long as that, within these bounds; with its default both together are
+	 * less than TimeoutStopSec= of the units */
+	LAST_WORK_MIN_USEC = 1000 * 1000,
+	LAST_WORK_MAX_USEC = 10 * 1000 * 1000,
 };
 
 /* The keys of [service]. */
@@ -270,9 +272,13 @@ static int on_patience_over(sd_event_source *source, uint64_t usec, void *userda
 
 static void patience_begin(struct service *s)
 {
-	uint64_t usec;
+	uint64_t last_usec = s->conf.drain_timeout_usec, usec;
 
-	if (__builtin_add_overflow(s->conf.drain_timeout_usec, (uint64_t)LAST_WORK_USEC, &usec))
+	if (last_usec < LAST_WORK_MIN_USEC)
+		last_usec = LAST_WORK_MIN_USEC;
+	if (last_usec > LAST_WORK_MAX_USEC)
+		last_usec = LAST_WORK_MAX_USEC;
+	if (__builtin_add_overflow(s->conf.drain_timeout_usec, last_usec, &usec))
 		return;
 	int r = sd_event_add_time_relative(
 	        loop_event(s->loop), &s->patience, CLOCK_MONOTONIC, usec, 0, on_patience_over, s);
