@@ -270,7 +270,7 @@ static void request_kernel(struct real *real, struct real_request *ret, const ch
 
 void real_request_kernel(struct real *real, struct real_request *ret, const char *cmdline)
 {
-	request_kernel(real, ret, "vmlinuz");
+	request_kernel(real, ret, "vmlinux");
 	ret->kernel.initramfs = guest_path(real, ret->path[1], sizeof(ret->path[1]), "initramfs");
 	(void)snprintf(ret->cmdline, sizeof(ret->cmdline), GUEST_CMDLINE " %s", cmdline);
 	ret->kernel.cmdline = ret->cmdline;

@@ -145,7 +145,7 @@ static void use_linux(Bc__V1__EnsureRequest *request)
 	Bc__V1__KernelBoot *boot = request->spec->boot->kernel;
 	char path[512];
 
-	(void)snprintf(path, sizeof(path), "%s/vmlinuz", getenv("BC_GUEST_DIR"));
+	(void)snprintf(path, sizeof(path), "%s/vmlinux", getenv("BC_GUEST_DIR"));
 	text_replace(&boot->kernel, path);
 	(void)snprintf(path, sizeof(path), "%s/initramfs", getenv("BC_GUEST_DIR"));
 	text_replace(&boot->initramfs, path);

@@ -68,7 +68,7 @@ static void guest_start(struct net *net)
 	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
 	(void)snprintf(line, sizeof(line),
 	        "exec setpriv --pdeathsig KILL qemu-system-x86_64 -machine q35 -accel tcg -cpu max -m 256 -smp 2 -nodefaults "
-	        "-no-user-config -display none -no-reboot -serial stdio -kernel %s/vmlinuz -initrd %s/initramfs -append "
+	        "-no-user-config -display none -no-reboot -serial stdio -kernel %s/vmlinux -initrd %s/initramfs -append "
 	        "'console=ttyS0 quiet no_timer_check sysctl.net.ipv4.conf.all.arp_ignore=1 bc.hostname=one bc.ip=10.0.0.10/24 "
 	        "bc.ip1=10.0.1.10/24 bc.ip2=10.0.2.10/24 bc.peer=10.0.0.1,10.0.1.1,10.0.2.1' "
 	        "-netdev tap,id=n0,ifname=%s,script=no,downscript=no,vhost=off "
