@@ -300,7 +300,7 @@ static void streams_flow_both_ways(void **state)
 		assert_non_null(strstr(net->guest.said, "GOT-500000-"));
 		(void)close(fd);
 		/* Begun by the host. */
-		lan_run("busybox ping -c 3 -W %u 10.0.%u.10 >/dev/null", guest_sec(), i);
+		lan_run("busybox ping -c 1 -W %u 10.0.%u.10 >/dev/null", guest_sec(), i);
 	}
 }
 
@@ -381,8 +381,8 @@ static void a_policy_changes_at_once(void **state)
 			        nic_set_filter(net->lan.nics, lan_instance(1), i, &filter, &nic, NULL), 0);
 			nic_free(nic);
 			(void)snprintf(commands, sizeof(commands),
-			        "ping -c 3 -W %u 10.0.%u.1 >/dev/null; echo PINGED-$?-",
-			        j == 0 ? 2 /* runs out */ : guest_sec(), i);
+			        "ping -c 1 -W %u 10.0.%u.1 >/dev/null; echo PINGED-$?-",
+			        j == 0 ? 1 /* runs out */ : guest_sec(), i);
 			guest_run(&net->guest, commands);
 			assert_non_null(strstr(net->guest.said, j == 0 ? "PINGED-1-" : "PINGED-0-"));
 		}
