@@ -48,6 +48,13 @@ enum instance_queue {
 	QUEUE_MAX,
 };
 
+/* Whether the runtime that its spec names may answer yet. */
+enum runtime_absence {
+	RUNTIME_AWAITED = 0, /* it is here, or may be behind a socket that has not told whose it is */
+	RUNTIME_NOT_INSTALLED,
+	RUNTIME_NONE, /* nor is any other */
+};
+
 struct instance {
 	char id[UUID_TEXT_MAX];
 	struct converger *converger; /* weak */
@@ -66,6 +73,7 @@ struct instance {
 	bool is_decided;                /* looked at since this service runs: the next two mean something */
 	enum machine_action action;     /* as decided last */
 	enum machine_observed observed; /* likewise */
+	enum runtime_absence absence;   /* likewise, where nothing was observed */
 	char *words; /* owned; for people: what the action waits for, or why it refuses; may be NULL */
 
 	bool was_up;            /* seen running or paused since this service looks */

@@ -46,21 +46,28 @@ static void brief_of_removal(const struct instance *instance, struct status_brie
 }
 
 /* No answer from its runtime. */
-static void brief_of_silence(
-        const struct converger *c, const struct instance *instance, struct status_brief *ret)
+static void brief_of_silence(const struct instance *instance, struct status_brief *ret)
 {
 	if (!instance->spec || instance->facts.recorded) {
 		ret->state = STATE(UNKNOWN);
 		ret->reason = "RuntimeUnreachable";
 		return;
 	}
-	if (runtimes_find(c->runtimes, instance->spec->runtime) || runtimes_nameless(c->runtimes)) {
+	/* as decided, not as it is by now: the words beside it are of that moment */
+	switch (instance->absence) {
+	case RUNTIME_AWAITED:
 		ret->state = STATE(PENDING);
 		ret->reason = "WaitingForRuntime";
 		return;
+	case RUNTIME_NOT_INSTALLED:
+		ret->state = STATE(FAILED);
+		ret->reason = "RuntimeNotInstalled";
+		return;
+	case RUNTIME_NONE:
+		ret->state = STATE(FAILED);
+		ret->reason = "NoInstanceRuntime";
+		return;
 	}
-	ret->state = STATE(FAILED);
-	ret->reason = runtimes_count_named(c->runtimes) ? "RuntimeNotInstalled" : "NoInstanceRuntime";
 }
 
 static void brief_of_down(
@@ -192,7 +199,7 @@ void instance_brief(const struct converger *c, const struct instance *instance, 
 	switch (instance->observed) {
 	case OBSERVED_UNKNOWN:
 		ret->words = instance->words ? instance->words : "";
-		brief_of_silence(c, instance, ret);
+		brief_of_silence(instance, ret);
 		return;
 	case OBSERVED_FOREIGN:
 		ret->state = STATE(FAILED);

@@ -95,19 +95,22 @@ static struct runtime_link *find_elsewhere(
 	return NULL;
 }
 
-static void words_of_no_runtime(const struct converger *c, const char *runtime, struct err *words)
+static void view_look_at_absence(const struct converger *c, const char *runtime, struct instance_view *view)
 {
 	const struct runtime_link *nameless = runtimes_nameless(c->runtimes);
 
 	if (nameless) {
 		const char *why = runtime_link_message(nameless);
 
-		err_set(words, -EAGAIN, "runtime %s has not answered yet; it may be the one at %s%s%s",
+		view->absence = RUNTIME_AWAITED;
+		err_set(&view->words, -EAGAIN, "runtime %s has not answered yet; it may be the one at %s%s%s",
 		        runtime, runtime_link_path(nameless), *why ? ": " : "", why);
 	} else if (runtimes_count_named(c->runtimes)) {
-		err_set(words, -ENOENT, "runtime %s is not installed on this host", runtime);
+		view->absence = RUNTIME_NOT_INSTALLED;
+		err_set(&view->words, -ENOENT, "runtime %s is not installed on this host", runtime);
 	} else {
-		err_set(words, -ENOENT, "this host runs no instance runtime");
+		view->absence = RUNTIME_NONE;
+		err_set(&view->words, -ENOENT, "this host runs no instance runtime");
 	}
 }
 
@@ -124,7 +127,7 @@ static void view_observe(
 		view->domain = runtime_link_domain(view->runtime, instance->id);
 		view->observed = observed_of(view->domain);
 	} else if (!view->runtime && !instance->facts.recorded && !instance->removal) {
-		words_of_no_runtime(c, runtime, &view->words);
+		view_look_at_absence(c, runtime, view);
 	} else {
 		err_set(&view->words, -EAGAIN, "runtime %s does not answer%s%s", runtime,
 		        view->runtime && *runtime_link_message(view->runtime) ? ": " : "",

@@ -7,6 +7,7 @@
 struct instance_view {
 	enum machine_desired desired;
 	enum machine_observed observed;
+	enum runtime_absence absence;
 	uint32_t facts;
 	struct runtime_link *runtime; /* weak; the one asked, NULL: there is none of this name */
 	const struct domain *domain;  /* weak; of that runtime, managed or not; NULL: none or not known */

@@ -291,6 +291,7 @@ static enum machine_action instance_decide(
 	instance->is_decided = true;
 	instance->action = machine_next(view->desired, view->observed, view->facts);
 	instance->observed = view->observed;
+	instance->absence = view->absence;
 	/* It came about all the same. */
 	if (instance->action == ACTION_NONE && instance->trouble && instance->trouble->is_due)
 		instance_forgive(instance);

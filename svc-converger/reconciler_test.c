@@ -502,9 +502,11 @@ static void a_silent_socket_may_be_any_runtime(void **state)
 	WAIT_STATUS(w, A, "PENDING/WaitingForRuntime");
 	WORLD_WAIT(w, strstr(world_words(w, A), path));
 	WAIT_STATUS(w, B, "RUNNING");
-	/* It was a leftover. */
+	/* It was a leftover. State and words change together, when that was looked at. */
 	assert_int_equal(unlink(path), 0);
+	assert_true(world_is(w, A, "PENDING/WaitingForRuntime"));
 	WAIT_STATUS(w, A, "FAILED/RuntimeNotInstalled");
+	assert_string_equal(world_words(w, A), "runtime late is not installed on this host");
 	/* It was being started. */
 	make_dead_socket(path);
 	WAIT_STATUS(w, A, "PENDING/WaitingForRuntime");
