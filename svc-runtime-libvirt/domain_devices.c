@@ -211,18 +211,24 @@ static int is_plugged(virDomainPtr domain, struct err *err)
 /* The guest has to let go; libvirt waits five seconds for its word at each request. */
 static int unplug(virDomainPtr domain, const char *xml, int tries, struct err *err)
 {
+	struct err why = { 0 };
+	int r = is_plugged(domain, err);
+
+	if (r <= 0)
+		return r;
 	for (int i = 0; i < tries; i++) {
-		int r = is_plugged(domain, err);
-		if (r <= 0)
-			return r;
-		if (virDomainDetachDeviceFlags(domain, xml, VIR_DOMAIN_AFFECT_LIVE) < 0 && i == tries - 1)
-			return virt_err(err, "removing the rebind disk");
+		if (i > 0) /* an earlier request is still with the guest */
+			(void)poll(NULL, 0, UNPLUG_PAUSE_MSEC);
+		why = (struct err){ 0 };
+		r = virDomainDetachDeviceFlags(domain, xml, VIR_DOMAIN_AFFECT_LIVE) < 0
+		        ? virt_err(&why, "removing the rebind disk")
+		        : err_set(&why, -EAGAIN, "the guest did not let go of the rebind disk");
 		if (is_plugged(domain, NULL) == 0)
 			return 0;
-		/* an earlier request is still with the guest */
-		(void)poll(NULL, 0, UNPLUG_PAUSE_MSEC);
 	}
-	return err_set(err, -EAGAIN, "the guest did not let go of the rebind disk");
+	if (err)
+		*err = why;
+	return r;
 }
 
 static int rebind_with(virDomainPtr domain, const char *path, const struct instance_files_conf *files,
@@ -247,10 +253,9 @@ static int rebind_with(virDomainPtr domain, const char *path, const struct insta
 		return r;
 	}
 	r = rebind_disk_wait(path, rebind->ref, rebind->timeout_usec, rebind->cancel_fd, err);
-	/* one that has not taken it is seldom there to let go of it, and its caller waits */
-	int gone = unplug(domain, xml, r < 0 ? 1 : UNPLUG_TRIES, r < 0 ? NULL : err);
-	if (gone == 0)
-		(void)rebind_disk_remove(path);
+	/* one that has not answered is seldom there to let go of it, and its caller waits */
+	int gone = unplug(domain, xml, r == 0 || r == -EBADMSG ? UNPLUG_TRIES : 1, r < 0 ? NULL : err);
+	(void)(gone == 0 ? rebind_disk_remove(path) : rebind_disk_erase(path));
 	if (r == 0)
 		r = note_both(domain, &(struct note){ .rebound_ref = rebind->ref }, err);
 	return r < 0 ? r : gone;

@@ -19,6 +19,7 @@ struct domain_rebind {
 	int cancel_fd;         /* readable: give up; -EBADF: none */
 };
 /* Hot-adds the rebind disk, waits for the guest's word, takes the disk away again and records the identity. Whatever
- * comes, no disk of ours is left in the guest, unless it does not let go of it: the next call removes it first. */
+ * comes, no disk of ours is left in the guest, unless it does not let go of it: then its payload is overwritten, and the
+ * next call removes it first. */
 int domain_op_rebind(virConnectPtr conn, const char *id, const struct instance_files_conf *files,
         const struct domain_rebind *rebind, struct err *err);

@@ -154,15 +154,19 @@ int rebind_disk_wait(const char *path, const char *ref, uint64_t timeout_usec, i
 	return r < 0 ? err_set(err, r, "cannot read rebind disk '%s': %s", path, strerror(-r)) : 0;
 }
 
-int rebind_disk_remove(const char *path)
+int rebind_disk_erase(const char *path)
 {
 	CLEANUP_CLOSE int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
 	static const char zeros[REBIND_DISK_BYTES - PAYLOAD_OFFSET];
 
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
-	/* Best effort: what counts is that the name is gone. */
-	if (fd_write_all_at(fd, zeros, sizeof(zeros), PAYLOAD_OFFSET) >= 0)
-		(void)fdatasync(fd);
+	int r = fd_write_all_at(fd, zeros, sizeof(zeros), PAYLOAD_OFFSET);
+	return r < 0 ? r : fdatasync(fd) < 0 ? -errno : 0;
+}
+
+int rebind_disk_remove(const char *path)
+{
+	(void)rebind_disk_erase(path); /* what counts is that the name is gone */
 	return unlink(path) < 0 && errno != ENOENT ? -errno : 0;
 }

@@ -42,5 +42,8 @@ enum rebind_answer rebind_answer_parse(
 int rebind_disk_wait(
         const char *path, const char *ref, uint64_t timeout_usec, int cancel_fd, struct err *err);
 
-/* Overwrites the payload and removes the disk; absent is success. After it was unplugged. */
+/* Overwrites the payload; absent is success. For a disk that a guest does not let go of. */
+int rebind_disk_erase(const char *path);
+
+/* The same, and removes the disk. After it was unplugged. */
 int rebind_disk_remove(const char *path);

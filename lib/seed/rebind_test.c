@@ -149,6 +149,21 @@ static void refs_and_payloads_are_bounded(void **state)
 	assert_int_equal(rebind_disk_write(path, ref, secret, FILE_PERM(0600), NULL), 0);
 }
 
+static void erased_disk_has_its_ref_and_no_payload(void **state)
+{
+	char header[64] = "", byte = 1;
+
+	disk_make(state, REF, "secret words");
+	assert_int_equal(rebind_disk_erase(SANDBOX_PATH(state, "disk")), 0);
+	CLEANUP_CLOSE int fd = open(SANDBOX_PATH(state, "disk"), O_RDONLY | O_CLOEXEC);
+	assert_true(pread(fd, header, sizeof(header) - 1, 0) > 0);
+	assert_non_null(strstr(header, "ref=" REF "\n"));
+	assert_int_equal(pread(fd, &byte, 1, 8192), 1);
+	assert_int_equal(byte, 0);
+	assert_int_equal(rebind_disk_remove(SANDBOX_PATH(state, "disk")), 0);
+	assert_int_equal(rebind_disk_erase(SANDBOX_PATH(state, "disk")), 0);
+}
+
 static void removed_disk_has_no_payload_left(void **state)
 {
 	char byte = 1;
@@ -172,6 +187,7 @@ TEST_SUITE(rebind_test)
 		SANDBOXED(wait_hears_the_guests_write),
 		SANDBOXED(wait_ends_in_every_other_way),
 		SANDBOXED(refs_and_payloads_are_bounded),
+		SANDBOXED(erased_disk_has_its_ref_and_no_payload),
 		SANDBOXED(removed_disk_has_no_payload_left),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -269,16 +269,19 @@ static void restored_guest_takes_an_identity(void **state)
 	assert_int_equal(real_remove(real, request.id), 0);
 }
 
-static void deaf_guest_leaves_no_rebind_disk(void **state)
+static void deaf_guest_keeps_no_payload(void **state)
 {
 	struct real *real = *state;
 	struct real_request request;
 
 	real_request_smallest(real, &request);
 	start(real, &request);
-	assert_int_equal(real_rebind(real, request.id, "id/1", "payload", 300 * USEC_PER_MSEC),
+	assert_int_equal(real_rebind(real, request.id, "id/1", "told-to-nobody", 300 * USEC_PER_MSEC),
 	        -ETIMEDOUT); /* runs out */
 	assert_null(real_find(real, request.id)->look.record.def->rebound_ref);
+	/* it still has the disk, but nothing is on it */
+	real_shell("grep -q ref=id/1 %s/%s/rebind.raw", real->root.instances, request.id);
+	real_shell("! grep -rqs told-to-nobody %s", real->root.instances);
 	assert_int_equal(real_remove(real, request.id), 0);
 	real_shell("[ ! -e %s/%s ]", real->root.instances, request.id);
 }
@@ -501,7 +504,7 @@ TEST_SUITE(devices_test)
 		cmocka_unit_test(root_disk_grows_and_never_shrinks),
 		cmocka_unit_test(balloon_is_read_and_set),
 		cmocka_unit_test(restored_guest_takes_an_identity),
-		cmocka_unit_test(deaf_guest_leaves_no_rebind_disk),
+		cmocka_unit_test(deaf_guest_keeps_no_payload),
 		cmocka_unit_test(user_data_reaches_the_guest),
 		cmocka_unit_test(tap_with_one_queue),
 		cmocka_unit_test(tap_with_two_queues),
