@@ -138,7 +138,7 @@ static void tables_fill(struct service *s)
 		        .offset = offsetof(struct common_conf, drain_timeout_usec),
 		        .preset = "20s",
 		        .max = 3600 * USEC_PER_SEC,
-		        .help = "how long calls may go on after SIGTERM" },
+		        .help = "how long calls may go on after SIGTERM; what still runs has as long again, 1s to 10s" },
 	};
 
 	memcpy(s->keys, keys, sizeof(keys));
@@ -257,8 +257,8 @@ void service_stopped(struct service *service)
 	service_leave(service);
 }
 
-/* A call of a library that waits for something outside has no end that we could make, and systemd's patience is not much
- * longer. The next service finds what it was at as after a kill. */
+/* A call of a library that waits for something outside has no end that we could make, and nobody waits for ever: neither an
+ * operator nor systemd. The next service finds what it was at as after a kill. */
 static int on_patience_over(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct service *s = userdata;

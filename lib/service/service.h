@@ -12,7 +12,7 @@
  *
  * A service called NAME reads /etc/bc/NAME.conf, listens on /run/bc/NAME.sock (or the socket systemd gives)
  * and logs as bc-NAME. Its common keys are those of [service]. It exits with 0 after SIGTERM or SIGINT and a drain
- * (what threads are still at 10 s after that is left behind, as a kill would leave it),
+ * (what threads are still at when as long has passed again, 1 s to 10 s, is left behind, as a kill would leave it),
  * 64 for a bad command line, 78 for a bad configuration, 1 for every other failure. */
 #pragma once
 
